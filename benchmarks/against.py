@@ -14,7 +14,7 @@ from pathlib import Path
 
 from figures import Figure, print_figures
 
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
@@ -55,7 +55,7 @@ def build(folder: Path) -> None:
         writer = MirrorWriter(
             location,
             storage=LocalStorage(),
-            folder=mirror_folder(location),
+            folder=locate_mirror(location),
             target=LocalWriter(),
             writer="benchmark",
             now_ms=lambda: STARTED_MS,

@@ -19,7 +19,7 @@ from typing import Any
 from figures import Figure, print_figures
 
 from lastgood.audit import logs as verify_logs
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe import find, offsets, open_query, state_sizes
 from lastgood.operations import inspect, status
 from lastgood.settings.target import resolve_target
@@ -70,7 +70,7 @@ ASKED: dict[str, Callable[[str], Any]] = {
     "inspect --offset, of no batch": lambda target: find.find_offset(resolve_target(target), "orders", 0, 10**9),
     "inspect --file, of no batch": lambda target: find.find_file(resolve_target(target), "nowhere.json"),
     "inspect --time, before all": lambda target: find.find_time(resolve_target(target), 0),
-    "offsets": offsets.offsets_after,
+    "offsets": offsets.find_offsets_after,
     "verify": verify_logs.verify_logs,
 }
 """Verbs whose round trips are counted."""
@@ -142,7 +142,7 @@ def long_mirror(folder: Path) -> list[Figure]:
         writer = MirrorWriter(
             location,
             storage=LocalStorage(),
-            folder=mirror_folder(location),
+            folder=locate_mirror(location),
             target=LocalWriter(),
             writer="benchmark",
             now_ms=lambda day=day: STARTED_MS + day * 86_400_000,  # type: ignore[misc]

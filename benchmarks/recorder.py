@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
-from lastgood.lab.spark import small_conf
+from lastgood.lab.spark import make_small_conf
 from lastgood.spark import Recorder
 from lastgood.spark.agent import classic
 
@@ -28,7 +28,7 @@ WARM_UP_BATCHES = 5
 
 def main(rounds: int = 6, batches: int = 40) -> None:
     builder = SparkSession.builder.appName("recorder")
-    for key, value in {**small_conf(), "spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}.items():
+    for key, value in {**make_small_conf(), "spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -28,8 +28,8 @@ from figures import Figure, print_figures
 from lastgood.errors import LastgoodError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, small_conf, submit_command
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.lab.spark import find_default_spark, make_small_conf, submit_command
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.progress import LogWatch
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
@@ -90,7 +90,7 @@ def mirror(checkpoint: Path) -> None:
     location = parse_location(str(checkpoint))
     storage = open_writable(location)
     writer = MirrorWriter(
-        location, storage=storage, folder=mirror_folder(location), target=storage, writer="b", now_ms=lambda: 1
+        location, storage=storage, folder=locate_mirror(location), target=storage, writer="b", now_ms=lambda: 1
     )
     writer.look()
 
@@ -174,9 +174,11 @@ def back(watch: LogWatch, fail: Callable[[], None]) -> float:
 
 
 def to_first_batch(folder: Path) -> list[Figure]:
-    spark = default_spark()
+    spark = find_default_spark()
     (folder / "conf").mkdir(parents=True)
-    (folder / "conf/spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in small_conf().items()))
+    (folder / "conf/spark-defaults.conf").write_text(
+        "".join(f"{key} {value}\n" for key, value in make_small_conf().items())
+    )
     (folder / "app.py").write_text(APP)
     env = {"PYSPARK_PYTHON": str(spark.python), "SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(folder / "conf")}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from figures import Figure, print_figures
 
 from lastgood.demo.stage import CLASSES_JOB, set_up
-from lastgood.lab.spark import class_archive, default_spark, small_conf, submit
+from lastgood.lab.spark import find_class_archive, find_default_spark, make_small_conf, submit
 from lastgood.process.java import find_java
 
 STARTS = 5
@@ -30,7 +30,7 @@ def seconds_of(conf: dict[str, str], jars: tuple[Path, ...]) -> float:
         with submit(
             CLASSES_JOB,
             [folder],
-            environment=default_spark(),
+            environment=find_default_spark(),
             java=find_java(os.environ),
             jars=jars,
             conf=conf,
@@ -47,8 +47,8 @@ def seconds_of(conf: dict[str, str], jars: tuple[Path, ...]) -> float:
 def main() -> int:
     """Run all measurements."""
     jars = set_up().jars["spark"]
-    archive = class_archive(default_spark(), find_java(os.environ))
-    without, with_archive = small_conf(jars), small_conf(jars, archive=archive)
+    archive = find_class_archive(find_default_spark(), find_java(os.environ))
+    without, with_archive = make_small_conf(jars), make_small_conf(jars, archive=archive)
     pairs = [(seconds_of(without, jars), seconds_of(with_archive, jars)) for _ in range(STARTS)]
     plain, archived = (statistics.median(each) for each in zip(*pairs, strict=True))
     return print_figures(

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from lastgood.lab.cache import cache_errors, cache_folder, exclusive
+from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
 from lastgood.lab.go import GoProgram
-from lastgood.lab.ports import LOOPBACK, accepts
+from lastgood.lab.ports import LOOPBACK, is_accepting
 from lastgood.lab.s3 import S3ServerError
-from lastgood.lab.server import Server, listens
+from lastgood.lab.server import Server, is_listening
 from lastgood.process.child import Child
 
 AZURITE_VERSION = "3.35.0"
@@ -39,11 +39,11 @@ def find_azurite(*, env: Mapping[str, str], cache: Path | None = None) -> list[s
         EmulatorError: there is no npm or node, or npm could not.
     """
     node, npm = shutil.which("node", path=env.get("PATH")), shutil.which("npm", path=env.get("PATH"))
-    folder = cache_folder(cache, env) / "npm" / f"azurite-{AZURITE_VERSION}"
+    folder = locate_cache(cache, env) / "npm" / f"azurite-{AZURITE_VERSION}"
     program = folder / "node_modules/azurite/dist/src/blob/main.js"
     if node is None or (npm is None and not program.exists()):
         raise EmulatorError("there is nothing to serve Azure with", found="no npm", next="install Node.js with npm")
-    with cache_errors(folder), exclusive(folder.parent / "lock", on_wait=lambda: None):
+    with explain_cache_errors(folder), hold_exclusively(folder.parent / "lock", on_wait=lambda: None):
         if not program.exists():
             _install(str(npm), folder, env)
     return [node, str(program)]
@@ -92,7 +92,7 @@ class _Emulator(Server):
         super().__init__(folder, ports=(None,), start_seconds=60.0)
 
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
-        return listens(child, ports[0]) and accepts(ports[0])
+        return is_listening(child, ports[0]) and is_accepting(ports[0])
 
 
 class Azurite(_Emulator):

@@ -16,7 +16,7 @@ import psutil
 
 import lastgood
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.lab.spark import SparkEnvironment, quick_conf, submit_command, submit_env
+from lastgood.lab.spark import SparkEnvironment, make_quick_conf, submit_command, submit_env
 from lastgood.ledger.opening import open_ledger
 from lastgood.observe.open_query import gather
 from lastgood.process.java import Java
@@ -43,7 +43,7 @@ class KilledRun:
         self.ledger = folder / "ledger.db"
         self.agents = folder / "state" / "lastgood" / "agent" / "rows"
         conf = {
-            **quick_conf(spark, java),
+            **make_quick_conf(spark, java),
             "spark.master": "local[1]",
             "spark.driver.memory": "600m",
             "spark.sql.streaming.minBatchesToRetain": "1000000",  # so that the offset log is all that was ever planned

@@ -28,7 +28,7 @@ from lastgood.mirror.backups import Backup, parse_backup
 from lastgood.mirror.copies import compress, decode_copies, decompress, encode_copies
 from lastgood.records.files import parse_driver, parse_records
 from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence
+from lastgood.sinks.iceberg.sink import judge_metadata as iceberg_evidence
 from lastgood.sources.kafka.facts import KafkaFacts, facts_from_json
 from lastgood.sources.kafka.java_properties import parse_jaas, parse_properties
 from lastgood.sources.kafka.starting_offsets import parse_starting_offsets

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from lastgood import errors
-from lastgood.written import command_as_written
+from lastgood.written import redact_command
 
 _BEFORE_THE_VERB = "--debug"
 _OF_A_FILE = "--policy"
@@ -26,9 +26,9 @@ def _commands_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def noted(words: Sequence[str]) -> list[str]:
         made.append(tuple(words))
-        return command_as_written(words)
+        return redact_command(words)
 
-    monkeypatch.setattr(errors, "command_as_written", noted)
+    monkeypatch.setattr(errors, "redact_command", noted)
     yield
     fresh = [words for words in dict.fromkeys(made) if words not in _typed and words[0] != _BEFORE_THE_VERB]
     if fresh:

@@ -24,7 +24,7 @@ from lastgood.lab.jars import JarsUnavailableError, fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
-from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
+from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, provide_spark
 from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
 from lastgood.process.java import Java, JavaMissingError, find_java
 from lastgood.storage.reading import Location, parse_location
@@ -210,7 +210,7 @@ def spark_of() -> Callable[[str], SparkEnvironment]:
 
     def of(version: str) -> SparkEnvironment:
         try:
-            return spark_environment(version)
+            return provide_spark(version)
         except SparkUnavailableError as error:
             require_service(f"{error}: {error.found}")
 

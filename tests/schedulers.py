@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lastgood.operations.backup import create
-from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -139,5 +139,5 @@ class Machine:
     def somebody_at_work(self) -> Iterator[None]:
         """A repair is needed, and another process has the checkpoint."""
         self.damage()
-        with hold_checkpoint(str(self.checkpoint), lock_file(parse_location(str(self.checkpoint)))):
+        with hold_checkpoint(str(self.checkpoint), locate_lock_file(parse_location(str(self.checkpoint)))):
             yield

@@ -119,30 +119,30 @@ class Caring:
             raise answer
         return answer
 
-    def remembered(self) -> dict[str, CommandStanding]:
+    def recall_standings(self) -> dict[str, CommandStanding]:
         remembered, self.before = self.before, {}
         return remembered
 
-    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
+    def note_end(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         self.ends.append(standing)
 
     def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
         return committed not in self.empty
 
-    def failed(self, ended: events.Ended, cause: Cause) -> None:
+    def note_failure(self, ended: events.Ended, cause: Cause) -> None:
         assert ended.failure == cause.cls.value
         self.causes.append(cause)
 
-    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
         self.first.append((checkpoint, batch, rerun))
 
     def is_ahead(self, checkpoint: str) -> bool:
         return False
 
-    def strayed(self, checkpoint: str) -> Cause | None:
+    def find_strayed(self, checkpoint: str) -> Cause | None:
         return self.astray
 
-    def last_resort(self) -> PersonNeededError | None:
+    def find_last_resort(self) -> PersonNeededError | None:
         return self.resort
 
 

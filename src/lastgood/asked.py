@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from lastgood.errors import command_line
+from lastgood.errors import format_command_line
 
 LOOKING = frozenset(("status", "diagnose", "inspect", "offsets", "plan", "recover", "report"))
 """Verbs that take all options of the evidence."""
@@ -82,7 +82,7 @@ class Asked:
         query: tuple[object, ...] = (self.target, *options)
         if verb in BY_ID:
             query = (*options, "--checkpoint", self.target)
-        return command_line(*verb.split(), *query, *self._said(verb, options))
+        return format_command_line(*verb.split(), *query, *self._said(verb, options))
 
     def taking_back(self, recovery: str, start_file: str | None, *options: object) -> str:
         """The command that takes a recovery back.
@@ -110,7 +110,7 @@ class Asked:
             >>> Asked("chk", ("--sink", "t", "--topic", "a")).finishing("chk.lastgood/recoveries/7f3a/plan.json")
             'lastgood apply chk.lastgood/recoveries/7f3a/plan.json --sink t'
         """
-        return command_line("apply", plan, *options, *self._said("apply", options))
+        return format_command_line("apply", plan, *options, *self._said("apply", options))
 
     def supervising(self, checkpoint: str) -> str:
         """The command that starts the application of this query, and keeps others away from its checkpoint.
@@ -125,8 +125,8 @@ class Asked:
             'lastgood run orders'
         """
         if self.target:
-            return command_line("run", self.target.partition(".")[0])
-        options = options_in(self.evidence)
+            return format_command_line("run", self.target.partition(".")[0])
+        options = split_options(self.evidence)
         has_one_sink = sum(name == "--sink" for name, *_ in options) == 1  # `run` takes one
         words: list[object] = []
         for option in options:
@@ -134,7 +134,7 @@ class Asked:
                 continue
             if option[0] in SUPERVISED:
                 words += option
-        return command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
+        return format_command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
 
     def again(self, *options: object) -> str:
         """The command that plans the same, with more said."""
@@ -148,7 +148,7 @@ class Asked:
             >>> Asked("chk", wanted=fresh).in_checkpoint()
             'lastgood plan chk --goal fresh --stable-lag 3'
         """
-        kept = [word for option in options_in(self.wanted) if option[0] not in VIA_APPLICATION for word in option]
+        kept = [word for option in split_options(self.wanted) if option[0] not in VIA_APPLICATION for word in option]
         return self.command("plan", *(kept or ("--goal", "fresh")))
 
     def _said(self, verb: str, options: tuple[object, ...]) -> Iterator[str]:
@@ -168,12 +168,12 @@ class Asked:
             yield from ("--policy", self.policy)
 
     def _evidence_of(self, names: frozenset[str]) -> Iterator[str]:
-        for option in options_in(self.evidence):
+        for option in split_options(self.evidence):
             if option[0] in names:
                 yield from option
 
 
-def options_in(words: Iterable[str]) -> list[tuple[str, ...]]:
+def split_options(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Words of a command line, by option: each with its value, or alone.
 
     Example:
@@ -192,7 +192,7 @@ def options_in(words: Iterable[str]) -> list[tuple[str, ...]]:
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
-def downtime(max_downtime_ms: int | None) -> tuple[str, ...]:
+def format_downtime(max_downtime_ms: int | None) -> tuple[str, ...]:
     """How long a query may be down, as words of a command line; none if nobody said.
 
     Example:

@@ -12,10 +12,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
-from lastgood.redaction import redacted
+from lastgood.redaction import redact
 from lastgood.values import JsonValue
-from lastgood.visible import shortened
-from lastgood.written import command_as_written
+from lastgood.visible import shorten
+from lastgood.written import redact_command
 
 _PID_MAX = 2**31 - 1
 _HOST = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -29,17 +29,17 @@ class Retry(enum.Enum):
     AFTER_CHANGE = "after_change"  # works once the user has changed what `next` names
 
 
-def command_line(*words: object) -> str:
+def format_command_line(*words: object) -> str:
     """A call of lastgood that can be pasted into a shell, whatever its words hold; without secrets.
 
     Example:
         >>> command_line("inspect", "/lake/my orders", "--batch", 7)
         "lastgood inspect '/lake/my orders' --batch 7"
     """
-    return shlex.join(["lastgood", *command_as_written([*map(str, words)])])
+    return shlex.join(["lastgood", *redact_command([*map(str, words)])])
 
 
-def owners_of(place: str) -> str | None:
+def make_owner_command(place: str) -> str | None:
     """The command that shows whose a file of this machine is; None for a place that is no path."""
     if place.startswith("/"):
         return shlex.join(["ls", "-ld", place])
@@ -51,7 +51,7 @@ def is_pid(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 < value <= _PID_MAX
 
 
-def shows_process(pid: object, host: object) -> str | None:
+def make_process_command(pid: object, host: object) -> str | None:
     """The command that shows a process where it runs; None where one of both can be none, whoever has noted it down."""
     is_host = isinstance(host, str) and _HOST.fullmatch(host) is not None
     if is_pid(pid) and is_host:
@@ -88,16 +88,16 @@ class Otherwise(JsonValue):
         return self.because
 
 
-def _without_secrets(text: object) -> str | None:
+def _redact(text: object) -> str | None:
     if text is None:
         return None
-    return redacted(str(text))
+    return redact(str(text))
 
 
-def _bounded(text: str | None) -> str | None:
+def _shorten(text: str | None) -> str | None:
     if text is None:
         return None
-    return shortened(text)
+    return shorten(text)
 
 
 class LastgoodError(Exception):
@@ -132,9 +132,9 @@ class LastgoodError(Exception):
     ) -> None:
         # Here, so that no text made of an error, and nothing that keeps one, holds a secret.
         texts = (sentence, subject, found, expected, effect, next)
-        told = [_without_secrets(text) for text in texts]
+        told = [_redact(text) for text in texts]
         self.next = told.pop()  # half a command is none
-        told = [_bounded(text) for text in told]
+        told = [_shorten(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
         self.subject, self.found, self.expected, self.effect = told[1:]
@@ -205,7 +205,7 @@ class StorageError(LastgoodError):
     retry = Retry.LATER
 
 
-def reason(error: StorageError) -> str:
+def explain_error(error: StorageError) -> str:
     """Why there is no answer, in one line for a person."""
     return f"{error}: {error.found or error.subject}"
 

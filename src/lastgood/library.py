@@ -130,8 +130,8 @@ def diagnose(
     Raises:
         LastgoodError: there is no checkpoint, an option is not understood, the storage does not answer (subclasses).
     """
-    options = DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log, show_data=show_data)
-    return _diagnose.diagnose(_diagnose.asked_about(target, Config(config)), options)
+    options = DiagnoseOptions(_make_evidence_options(evidence), spark, fail_on_data_loss, log, show_data=show_data)
+    return _diagnose.diagnose(_diagnose.resolve_subject(target, Config(config)), options)
 
 
 def plan(
@@ -162,7 +162,9 @@ def plan(
         LastgoodError: as `diagnose`.
     """
     waivers = tuple(map(Waiver, accept))
-    wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), waivers, spark, fail_on_data_loss, prove)
+    wanted = _plan.PlanOptions(
+        *_choose_goal(goal), _make_evidence_options(evidence), waivers, spark, fail_on_data_loss, prove
+    )
     return _plan.make_plan(resolve_target(target, Config(config)), wanted)
 
 
@@ -195,7 +197,7 @@ def apply(
         tell=tell,
         config=Config(config),
         start_file=start_file,
-        evidence=_asked(evidence),
+        evidence=_make_evidence_options(evidence),
     )
 
 
@@ -232,7 +234,7 @@ def undo(
         tell=tell,
         config=settings,
         start_file=start_file,
-        evidence=_asked(evidence),
+        evidence=_make_evidence_options(evidence),
     )
 
 
@@ -270,7 +272,9 @@ def recover(
     Raises:
         LastgoodError: as `diagnose`; what a person can mend, or may be otherwise in a while, is a `Decision`.
     """
-    wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss)
+    wanted = _plan.PlanOptions(
+        *_choose_goal(goal), _make_evidence_options(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss
+    )
     return _recover.recover(
         resolve_target(target, Config(config)),
         wanted,
@@ -282,14 +286,14 @@ def recover(
     )
 
 
-def _where(goal: Goal | None) -> tuple[str, StartChoice]:
+def _choose_goal(goal: Goal | None) -> tuple[str, StartChoice]:
     wanted = goal or Resume()
     if isinstance(wanted, StartChoice):
         return wanted.name, wanted
     return wanted.name, StartChoice()
 
 
-def _asked(evidence: Evidence) -> EvidenceOptions:
+def _make_evidence_options(evidence: Evidence) -> EvidenceOptions:
     unknown = evidence.keys() - Evidence.__annotations__.keys()
     if unknown:  # a sink that is left out by a wrong name would change every guarantee without a word
         raise TypeError(f"unexpected keyword argument '{min(unknown)}'")

@@ -26,11 +26,11 @@ def read_json(raw: bytes | str, *, values_max: int | None = VALUES_MAX, is_stric
         ValueError: it is none, is nested too deeply, or holds a number of too many digits, or too many values.
     """
     if values_max is not None and len(raw) > values_max:
-        values = values_of(raw)
+        values = count_values(raw)
         if values > values_max:
             raise ValueError(f"{values:,} values, of {values_max:,} at most")
     try:
-        return json.loads(raw, parse_int=_number, parse_constant=_refuse if is_strict else None)
+        return json.loads(raw, parse_int=_parse_number, parse_constant=_refuse if is_strict else None)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -39,14 +39,14 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def values_of(raw: bytes | str) -> int:
+def count_values(raw: bytes | str) -> int:
     """No fewer than the values of a JSON text, counted without reading it."""
     if isinstance(raw, str):
         return sum(map(raw.count, "[{,"))
     return sum(map(raw.count, (b"[", b"{", b",")))
 
 
-def _number(digits: str) -> int:
+def _parse_number(digits: str) -> int:
     if len(digits) > _DIGITS_MAX:
         raise ValueError(f"a number of {len(digits):,} digits")
     return int(digits)

@@ -1,4 +1,4 @@
-"""Takes secrets out of text: the one function for all that is written down or shown. Pure, but for `also_redact`.
+"""Takes secrets out of text: the one function for all that is written down or shown. Pure, but for `add_redaction`.
 
 The form of a text stays: JSON is the same JSON with other values, a URL the same URL. What is hidden once stays as it
 is. Every pattern is linear in the length of the text: quantifiers that could be tried in more than one way are
@@ -156,7 +156,7 @@ class _Also:
 _also = _Also()
 
 
-def also_redact(regex: str | None = None, string_regex: str | None = None) -> None:
+def add_redaction(regex: str | None = None, string_regex: str | None = None) -> None:
     """Hide more from now on, in this whole process: a secret that one thread knows is one for all of them.
 
     Args:
@@ -167,11 +167,11 @@ def also_redact(regex: str | None = None, string_regex: str | None = None) -> No
         re.error: one of them is no regular expression of Python; then nothing has changed.
         ValueError: one of them matches the empty text, and with it everything.
     """
-    names, strings = _compiled(regex), _compiled(string_regex)
+    names, strings = _compile(regex), _compile(string_regex)
     _also.names, _also.strings = names or _also.names, strings or _also.strings
 
 
-def _compiled(regex: str | None) -> re.Pattern[str] | None:
+def _compile(regex: str | None) -> re.Pattern[str] | None:
     if regex is None:
         return None
     pattern = re.compile(regex)
@@ -181,7 +181,7 @@ def _compiled(regex: str | None) -> re.Pattern[str] | None:
 
 
 def redact_nothing_else() -> None:
-    """Forget what `also_redact` was told."""
+    """Forget what `add_redaction` was told."""
     _also.names = _also.strings = None
 
 
@@ -192,7 +192,7 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None and _NO_NAME.search(name) is None
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The same text, with `***` in place of passwords, tokens, keys and signatures.
 
     Example:
@@ -203,14 +203,14 @@ def redacted(text: str) -> str:
     """
     for pattern, replacement in _FORMS:
         text = pattern.sub(replacement, text)
-    text = "".join(_without_logins(text))
-    text = "".join(_without_values(text))
+    text = "".join(_hide_logins(text))
+    text = "".join(_hide_values(text))
     if _also.strings is None:
         return text
     return _also.strings.sub(HIDDEN, text)
 
 
-def without_login(location: str, *, instead: str = "") -> str:
+def hide_login(location: str, *, instead: str = "") -> str:
     """A location as it may be shown and kept, and still be used: a driver finds a password in places of its own.
 
     Args:
@@ -223,7 +223,7 @@ def without_login(location: str, *, instead: str = "") -> str:
     """
     scheme, place, _ = location.partition(_PLACE)
     if not place or not any(name in scheme for name in _DATABASES):
-        return "".join(_without_logins(location)).replace(f":{HIDDEN}@", f"{instead}@")
+        return "".join(_hide_logins(location)).replace(f":{HIDDEN}@", f"{instead}@")
     # The whole text is one URL: whatever stands in front of the last `@` may be a part of the password.
     shown = _LOGIN.sub(lambda found: f"{found[1]}{instead}@", location)
     place, mark, parameters = shown.partition("?")
@@ -233,13 +233,13 @@ def without_login(location: str, *, instead: str = "") -> str:
     return place
 
 
-def password_left_out(location: str) -> str | None:
+def describe_left_out_password(location: str) -> str | None:
     """How a command that names a location without its password gets at it; None if nothing of it is left out.
 
     Args:
         location: As the user wrote it.
     """
-    shown = without_login(location)
+    shown = hide_login(location)
     if shown == location:
         return None
     return (
@@ -248,7 +248,7 @@ def password_left_out(location: str) -> str | None:
     )
 
 
-def without_rows(line: str) -> str:
+def hide_rows(line: str) -> str:
     """An error line without values of the data that Spark, Java or Python quotes: cut from there on, and marked.
 
     Example:
@@ -262,7 +262,7 @@ def without_rows(line: str) -> str:
     return line
 
 
-def as_told(text: str, *, show_data: bool = False) -> str:
+def redact_told(text: str, *, show_data: bool = False) -> str:
     """What others say of a failure, as it may be shown and kept: the one judge of that.
 
     Args:
@@ -274,19 +274,19 @@ def as_told(text: str, *, show_data: bool = False) -> str:
         'Key (mail)=(…)'
     """
     if show_data:
-        return redacted(text)
-    return without_rows(redacted(text))
+        return redact(text)
+    return hide_rows(redact(text))
 
 
-def first_words(error: BaseException) -> str:
+def redact_error(error: BaseException) -> str:
     """What somebody else's exception says, in one line of at most 200 characters, as it may be shown and kept.
 
     Cut at its end, not before: half a secret is not known as one any more.
     """
-    return (as_told(str(error)).splitlines() or [""])[0][:200]
+    return (redact_told(str(error)).splitlines() or [""])[0][:200]
 
 
-def redacted_words(words: Sequence[str]) -> list[str]:
+def redact_words(words: Sequence[str]) -> list[str]:
     """The words of a command line, without secrets: also where a word is the secret that the word before it names.
 
     Example:
@@ -304,40 +304,40 @@ def redacted_words(words: Sequence[str]) -> list[str]:
             continue
         name, is_set, _ = word.partition("=")
         is_one = bool(is_set) and re.fullmatch(r"[\w.-]+", name) is not None and is_secret_name(name)
-        found.append(f"{name}={HIDDEN}" if is_one else redacted(word))
+        found.append(f"{name}={HIDDEN}" if is_one else redact(word))
     return found
 
 
-def redacted_json(value: Any) -> Any:
+def redact_json(value: Any) -> Any:
     """The same value of JSON, without secrets in its texts; lists of texts are read as words of a command line."""
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, Mapping):
-        return {key: _member(str(key), each) for key, each in value.items()}
+        return {key: _redact_member(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         if value and all(isinstance(each, str) for each in value):
-            return redacted_words(value)
-        return [redacted_json(each) for each in value]
+            return redact_words(value)
+        return [redact_json(each) for each in value]
     return value
 
 
-def _member(name: str, value: Any) -> Any:
+def _redact_member(name: str, value: Any) -> Any:
     if isinstance(value, str) and value and is_secret_name(name):
         return HIDDEN
-    return redacted_json(value)
+    return redact_json(value)
 
 
-def _without_values(text: str) -> Iterator[str]:
+def _hide_values(text: str) -> Iterator[str]:
     """The text in pieces, without what stands behind the name of a secret."""
     done = 0
     while (head := _HEAD.search(text, done)) is not None:
         name = head["name"]
-        if not is_secret_name(name) or not _leads_to_value(text, head):
+        if not is_secret_name(name) or not _is_before_value(text, head):
             # Not beyond the name: what follows it may be a name itself.
             yield text[done : head.end("name")]
             done = head.end("name")
             continue
-        start, end = _value(text, head)
+        start, end = _find_value(text, head)
         yield text[done:start]
         if end > start:
             yield HIDDEN
@@ -345,7 +345,7 @@ def _without_values(text: str) -> Iterator[str]:
     yield text[done:]
 
 
-def _leads_to_value(text: str, head: re.Match[str]) -> bool:
+def _is_before_value(text: str, head: re.Match[str]) -> bool:
     """Whether what follows the name is its value, where a blank or a comma is all that stands between."""
     if head["word"] is None:
         return True
@@ -356,12 +356,12 @@ def _leads_to_value(text: str, head: re.Match[str]) -> bool:
     return _QUOTE.match(text, head.end()) is not None  # PASSWORD 'x', as in SQL
 
 
-def _value(text: str, head: re.Match[str]) -> tuple[int, int]:
+def _find_value(text: str, head: re.Match[str]) -> tuple[int, int]:
     """From where to where the value stands, without its quotes; both the same if there is none to hide."""
     start = head.end()
     quote = _QUOTE.match(text, start)
     if quote is not None:
-        end = _end_of_quoted(text, quote.end(), quote[1])
+        end = _find_end_of_quoted(text, quote.end(), quote[1])
         if end is not None:
             return quote.end(), end
         start = quote.end()
@@ -369,7 +369,7 @@ def _value(text: str, head: re.Match[str]) -> tuple[int, int]:
         return start, start
     around = _QUOTE_BEFORE.search(text[max(0, head.start() - 16) : head.start()])
     if around is not None and head["yaml"] is None and text[head.end("name")] not in "\\\"'":
-        end = _end_of_quoted(text, start, around[0])  # 'password=a b' as one word of a shell
+        end = _find_end_of_quoted(text, start, around[0])  # 'password=a b' as one word of a shell
         if end is not None:
             return start, end
     found = _BRACES.match(text, start) or _VALUE.match(text, start)
@@ -383,7 +383,7 @@ def _is_of_json(text: str, head: re.Match[str]) -> bool:
     return head["json"] is not None or (head["word"] or "").startswith(("\\", '"', "'"))
 
 
-def _end_of_quoted(text: str, start: int, quote: str) -> int | None:
+def _find_end_of_quoted(text: str, start: int, quote: str) -> int | None:
     """Where the closing quote begins, escaped as often as the opening one; None if there is none in this line."""
     at = start
     while (found := _QUOTE_OR_LINE.search(text, at)) is not None and found[0] not in "\r\n":
@@ -396,12 +396,12 @@ def _end_of_quoted(text: str, start: int, quote: str) -> int | None:
         is_doubled = quote == "'" and text[at : at + 1] == quote and text[at + 1 : at + 2].isalnum()  # 'it''s', in SQL
         if is_doubled:
             at += 1
-        elif not is_inside and _closes(quote, len(found[0]) - len(quote)):
+        elif not is_inside and _is_closing(quote, len(found[0]) - len(quote)):
             return at - len(quote)
     return None
 
 
-def _closes(quote: str, more: int) -> bool:
+def _is_closing(quote: str, more: int) -> bool:
     r"""Whether a quote with this many more backslashes than the opening one closes it.
 
     A backslash within is written as twice as many as there are levels: `\\"` ends what `"` began, `\"` does not. How
@@ -412,7 +412,7 @@ def _closes(quote: str, more: int) -> bool:
     return more >= 0 and more % (2 * len(quote)) == 0
 
 
-def _without_logins(text: str) -> Iterator[str]:
+def _hide_logins(text: str) -> Iterator[str]:
     """The text in pieces, without passwords in front of a host."""
     done = at = 0
     while (at := text.find(_PLACE, at)) >= 0:
@@ -422,7 +422,7 @@ def _without_logins(text: str) -> Iterator[str]:
         else:
             scheme = found[0].lower()
         at += len(_PLACE)
-        end = _end_of_login(text, at, scheme)
+        end = _find_end_of_login(text, at, scheme)
         if end is None:
             continue
         user, colon, _ = text[at:end].partition(":")
@@ -435,7 +435,7 @@ def _without_logins(text: str) -> Iterator[str]:
     yield text[done:]
 
 
-def _end_of_login(text: str, start: int, scheme: str) -> int | None:
+def _find_end_of_login(text: str, start: int, scheme: str) -> int | None:
     """Where the `@` behind a password stands; None if there is none. One need not be encoded: the last `@` counts."""
     after = text.find(_PLACE, start)
     limit = len(text) if after < 0 else after

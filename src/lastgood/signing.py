@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.errors import LastgoodError, Retry, format_command_line
 from lastgood.storage.location import Location
-from lastgood.values import JsonValue, ShapeError, form
+from lastgood.values import JsonValue, ShapeError, make_form
 
 FORMAT: Final = 1
 SIGNATURE: Final = "signature"
@@ -69,7 +69,7 @@ class Key:
     @property
     def id(self) -> str:
         """Eight hexadecimal digits that tell it from others, and tell nothing of it."""
-        return hashlib.sha256(_packed(_ID_DOMAIN, self.secret)).hexdigest()[:8]
+        return hashlib.sha256(_pack(_ID_DOMAIN, self.secret)).hexdigest()[:8]
 
     @property
     def line(self) -> str:
@@ -77,7 +77,7 @@ class Key:
         return f"lastgood-key-1:{self.id}:{base64.b64encode(self.secret).decode()}"
 
 
-def new_key() -> Key:
+def make_key() -> Key:
     """A key that nobody else has."""
     return Key(secrets.token_bytes(SECRET_BYTES))
 
@@ -101,7 +101,7 @@ class SignatureStanding(enum.Enum):
 class Signature(JsonValue):
     """What is written beside the signed content."""
 
-    json = form("format key place hmac")
+    json = make_form("format key place hmac")
     format: ClassVar = FORMAT
 
     key: str
@@ -143,7 +143,7 @@ class KeyRing:
             content: The bytes.
         """
         key = self.keys[0]
-        return Signature(key.id, context[0], _hmac(key, purpose, context, content))
+        return Signature(key.id, context[0], _compute_hmac(key, purpose, context, content))
 
     def standing(
         self, purpose: str, context: Sequence[str], content: bytes, signature: Signature | None
@@ -154,10 +154,12 @@ class KeyRing:
         ours = [key for key in self.keys if key.id == signature.key]
         if not ours:
             return SignatureStanding.OTHER_KEY
-        if _fits(ours, purpose, context, content, signature):
+        if _is_signed_by_one(ours, purpose, context, content, signature):
             return SignatureStanding.SIGNED
         elsewhere = (signature.place, *context[1:])
-        is_other_place = signature.place != context[0] and _fits(ours, purpose, elsewhere, content, signature)
+        is_other_place = signature.place != context[0] and _is_signed_by_one(
+            ours, purpose, elsewhere, content, signature
+        )
         return SignatureStanding.OTHER_PLACE if is_other_place else SignatureStanding.WRONG
 
 
@@ -176,7 +178,7 @@ class Signer:
     @classmethod
     def at(cls, keys: KeyRing, checkpoint: Location) -> Signer:
         """For what lies beside a checkpoint."""
-        return cls(keys, place_of(checkpoint), str(checkpoint))
+        return cls(keys, name_place(checkpoint), str(checkpoint))
 
     def signed(self, purpose: str, names: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
         """A JSON object with its signature; as it is without a key.
@@ -189,7 +191,7 @@ class Signer:
         bare = {name: value for name, value in told.items() if name != SIGNATURE}
         if not self.keys:
             return bare
-        return {**bare, SIGNATURE: self.keys.sign(purpose, (self.place, *names), _content(bare)).to_json()}
+        return {**bare, SIGNATURE: self.keys.sign(purpose, (self.place, *names), _encode_content(bare)).to_json()}
 
     def standing(self, purpose: str, names: Sequence[str], told: Mapping[str, Any]) -> SignatureStanding | None:
         """What the keys say of a JSON object; None without a key."""
@@ -200,7 +202,7 @@ class Signer:
             return SignatureStanding.WRONG
         bare = {name: value for name, value in told.items() if name != SIGNATURE}
         try:
-            content = _content(bare)
+            content = _encode_content(bare)
         except RecursionError:  # nothing that we have written
             return SignatureStanding.WRONG
         return self.keys.standing(purpose, (self.place, *names), content, signature)
@@ -259,10 +261,10 @@ class Signer:
     @property
     def next_command(self) -> str:
         """What signs it, once a person has looked."""
-        return f"look at it; if it is your own: {command_line('key', 'sign', self.target)}"
+        return f"look at it; if it is your own: {format_command_line('key', 'sign', self.target)}"
 
 
-def place_of(checkpoint: Location) -> str:
+def name_place(checkpoint: Location) -> str:
     """The place that a signature is bound to: the same for every way to write it."""
     return checkpoint.identity
 
@@ -302,7 +304,7 @@ def parse_keys(text: str, origin: str) -> KeyRing:
     return KeyRing(tuple(keys), origin)
 
 
-def to_text(keys: Iterable[Key]) -> str:
+def format_keys(keys: Iterable[Key]) -> str:
     """The content of a file of keys."""
     return "".join((_HEADING, *(f"{key.line}\n" for key in keys)))
 
@@ -319,22 +321,24 @@ def _parse_line(word: str) -> Key | None:
     return key if found and key and len(key.secret) == SECRET_BYTES and key.id == found[1] else None
 
 
-def _fits(keys: Iterable[Key], purpose: str, context: Sequence[str], content: bytes, signature: Signature) -> bool:
-    return any(hmac.compare_digest(_hmac(key, purpose, context, content), signature.hmac) for key in keys)
+def _is_signed_by_one(
+    keys: Iterable[Key], purpose: str, context: Sequence[str], content: bytes, signature: Signature
+) -> bool:
+    return any(hmac.compare_digest(_compute_hmac(key, purpose, context, content), signature.hmac) for key in keys)
 
 
-def _hmac(key: Key, purpose: str, context: Sequence[str], content: bytes) -> str:
+def _compute_hmac(key: Key, purpose: str, context: Sequence[str], content: bytes) -> str:
     names = [each.encode(errors="surrogatepass") for each in context]
     number, count = str(FORMAT).encode(), str(len(names)).encode()
-    message = _packed(_SIGNED_DOMAIN, number, purpose.encode(), count, *names, content)
+    message = _pack(_SIGNED_DOMAIN, number, purpose.encode(), count, *names, content)
     return hmac.new(key.secret, message, hashlib.sha256).hexdigest()
 
 
-def _packed(*parts: bytes) -> bytes:
+def _pack(*parts: bytes) -> bytes:
     """Each part behind its length, so that no other parts come to the same bytes."""
     return b"".join(len(part).to_bytes(_LENGTH_BYTES, "big") + part for part in parts)
 
 
-def _content(told: Mapping[str, Any]) -> bytes:
+def _encode_content(told: Mapping[str, Any]) -> bytes:
     """The same bytes for the same object, however its file is written."""
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

@@ -95,7 +95,7 @@ class Form:
     """After it was read: raises ValueError where its fields do not make one together."""
 
 
-def form(keys: str = "", *, left_out: str = "", texts: str = "", **more: Any) -> Form:
+def make_form(keys: str = "", *, left_out: str = "", texts: str = "", **more: Any) -> Form:
     """A form by the words of its keys."""
     return Form(tuple(keys.split()), frozenset(left_out.split()), frozenset(texts.split()), **more)
 
@@ -171,21 +171,21 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _dataclass(value, style)
-    return _collection(value, style)
+        return _encode_dataclass(value, style)
+    return _encode_collection(value, style)
 
 
-def _dataclass(value: Any, style: Style) -> Any:
+def _encode_dataclass(value: Any, style: Style) -> Any:
     if style.is_by_fields:
-        return _by_fields(value, style)
+        return _encode_by_fields(value, style)
     if isinstance(value, JsonValue) or not hasattr(value, "to_json"):
-        return _by_form(value, style)
+        return _encode_by_form(value, style)
     return value.to_json()
 
 
-def _collection(value: Any, style: Style) -> Any:
+def _encode_collection(value: Any, style: Style) -> Any:
     if isinstance(value, Mapping):
-        return _mapping(value, style)
+        return _encode_mapping(value, style)
     if isinstance(value, bytes) and not style.is_by_fields:
         return base64.b64encode(value).decode()
     if hasattr(value, "to_json") and not style.is_by_fields:
@@ -196,7 +196,7 @@ def _collection(value: Any, style: Style) -> Any:
     return [to_json(each, style) for each in items]
 
 
-def _mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
+def _encode_mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, each in value.items():
         name = str(key)
@@ -208,7 +208,7 @@ def _mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
     return found
 
 
-def _by_fields(value: Any, style: Style) -> dict[str, Any]:
+def _encode_by_fields(value: Any, style: Style) -> dict[str, Any]:
     found: dict[str, Any] = {CLASS: type(value).__name__}
     for each in dataclasses.fields(value):
         if each.init and each.name not in style.left_out:
@@ -216,10 +216,10 @@ def _by_fields(value: Any, style: Style) -> dict[str, Any]:
     return found
 
 
-def _by_form(value: Any, style: Style) -> dict[str, Any]:
-    shape = form_of(type(value))
+def _encode_by_form(value: Any, style: Style) -> dict[str, Any]:
+    shape = find_form(type(value))
     found: dict[str, Any] = {}
-    for key, get in _getters(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+    for key, get in _make_getters(type(value)):  # type: ignore[arg-type]  # a class can be hashed
         each = get(value)
         if key.startswith("*"):
             found |= to_json(each, style)
@@ -234,7 +234,7 @@ def _by_form(value: Any, style: Style) -> dict[str, Any]:
     return shape.finish(found)
 
 
-def form_of(kind: type) -> Form:
+def find_form(kind: type) -> Form:
     """The form of a dataclass: its own, or by its fields."""
     found = getattr(kind, "json", None)
     if isinstance(found, Form):
@@ -242,19 +242,19 @@ def form_of(kind: type) -> Form:
     return Form()
 
 
-def attributes(kind: Any) -> dict[str, str]:
+def list_attributes(kind: Any) -> dict[str, str]:
     """The keys of a dataclass in JSON, in their order, and which attribute each of them is."""
-    words = form_of(kind).keys or [each.name for each in dataclasses.fields(kind)]
+    words = find_form(kind).keys or [each.name for each in dataclasses.fields(kind)]
     parted = [word.partition("=") for word in words]
     return {key: attribute or key.removeprefix("*") for key, _, attribute in parted}
 
 
 @functools.cache
-def _getters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((key, _getter(attribute.split("."))) for key, attribute in attributes(kind).items())
+def _make_getters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    return tuple((key, _make_getter(attribute.split("."))) for key, attribute in list_attributes(kind).items())
 
 
-def _getter(names: list[str]) -> Callable[[Any], Any]:
+def _make_getter(names: list[str]) -> Callable[[Any], Any]:
     if len(names) == 1:
         return operator.attrgetter(names[0])
 
@@ -302,38 +302,38 @@ class Codec:
     def _made(self, kind: Any) -> Read:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if kind in self.hooks:
-            return _hooked(kind, self.hooks[kind])
+            return _make_hooked(kind, self.hooks[kind])
         if kind is Any or isinstance(kind, str | typing.ForwardRef):  # plain JSON
-            return _as_it_is
+            return _take_as_it_is
         if origin in (typing.Union, types.UnionType):
             return self._one_of(arguments)
         if origin is typing.Literal:
-            return _checking(kind, lambda told: told in arguments)
+            return _make_checking(kind, lambda told: told in arguments)
         if origin is typing.Annotated:
-            return _bounded(self.reader(arguments[0]), arguments[1:])
+            return _make_bounded(self.reader(arguments[0]), arguments[1:])
         return self._plain(kind) if origin is None else self._collection(kind, origin, arguments)
 
     def _collection(self, kind: Any, origin: Any, arguments: tuple[Any, ...]) -> Read:
         if issubclass(origin, Mapping):
-            return _mapping_reader(kind, _key_reader(arguments[0]), self.reader(arguments[1]))
+            return _make_mapping_reader(kind, _make_key_reader(arguments[0]), self.reader(arguments[1]))
         if origin is tuple and arguments[-1] is not Ellipsis:
-            return _row_reader(kind, tuple, [self.reader(each) for each in arguments])
+            return _make_row_reader(kind, tuple, [self.reader(each) for each in arguments])
         return _list_reader(kind, origin, self.reader(arguments[0]))
 
     def _plain(self, kind: Any) -> Read:
         if kind in _SCALARS:
             return _SCALARS[kind]
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return _enum_reader(kind)
+            return _make_enum_reader(kind)
         if dataclasses.is_dataclass(kind):
             return _DataclassReader(self, kind)
         if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
             hints = typing.get_type_hints(kind, include_extras=True)
-            return _row_reader(kind, kind._make, [self.reader(each) for each in hints.values()])  # type: ignore[attr-defined]
+            return _make_row_reader(kind, kind._make, [self.reader(each) for each in hints.values()])  # type: ignore[attr-defined]
         raise TypeError(f"no type that can be read: {kind}")
 
     def _one_of(self, kinds: Collection[Any]) -> Read:
-        expected = " or ".join(map(_name, kinds))
+        expected = " or ".join(map(_name_kind, kinds))
 
         def read(told: Any) -> Any:
             if told is None and types.NoneType in kinds:
@@ -363,27 +363,27 @@ class _DataclassReader:
         if codec.is_by_fields:
             self._form = Form()
         else:
-            self._form = form_of(kind)
+            self._form = find_form(kind)
         self._fields: list[tuple[str, str, Read]] = []
 
     def __call__(self, told: Any) -> Any:
         shape = self._form
         found = _require(isinstance(told, dict), told, self._kind)
         if shape.prepare is not None:
-            found = _calling(self._kind, shape.prepare, told)
+            found = _call_maker(self._kind, shape.prepare, told)
         if not self._fields:
             self._fields = list(self._found_fields())
         if shape.closed:
             _require_known(self._kind, found, {key for _, key, _ in self._fields})
         given = self._read(found)
-        made = _calling(self._kind, lambda _: self._kind(**given), told)
+        made = _call_maker(self._kind, lambda _: self._kind(**given), told)
         if shape.check is not None:
-            _calling(self._kind, shape.check, made)
+            _call_maker(self._kind, shape.check, made)
         return made
 
     def _found_fields(self) -> Iterator[tuple[str, str, Read]]:
         """Name, key and reader of each."""
-        keys = {attribute: key for key, attribute in attributes(self._kind).items()}
+        keys = {attribute: key for key, attribute in list_attributes(self._kind).items()}
         if self._form.prepare is not None or self._codec.is_by_fields:
             keys = {}  # what is there stands by the names of the fields
         hints = typing.get_type_hints(self._kind, include_extras=True)
@@ -402,33 +402,33 @@ class _DataclassReader:
         return given
 
 
-def _calling(kind: Any, make: Read, told: Any) -> Any:
+def _call_maker(kind: Any, make: Read, told: Any) -> Any:
     """What is made of a value, with errors of the noun told as ours."""
     try:
         return make(told)
     except ShapeError:
         raise
     except TypeError as error:  # a field without a default is missing
-        raise ShapeError(told, f"{_name(kind)}: {error}") from error
+        raise ShapeError(told, f"{_name_kind(kind)}: {error}") from error
     except (ValueError, KeyError, AttributeError) as error:
-        raise ShapeError(told, _name(kind), said=str(error)) from error
+        raise ShapeError(told, _name_kind(kind), said=str(error)) from error
 
 
 def _require_known(kind: Any, told: Mapping[str, Any], keys: Collection[str]) -> None:
     unknown = [key for key in told if key not in keys]
     if unknown:
-        raise ShapeError(unknown[0], f"key of {_name(kind)}")
+        raise ShapeError(unknown[0], f"key of {_name_kind(kind)}")
 
 
-def _hooked(kind: Any, hook: Read) -> Read:
-    return lambda told: _calling(kind, hook, told)
+def _make_hooked(kind: Any, hook: Read) -> Read:
+    return lambda told: _call_maker(kind, hook, told)
 
 
-def _as_it_is(told: Any) -> Any:
+def _take_as_it_is(told: Any) -> Any:
     return told
 
 
-def _name(kind: Any) -> str:
+def _name_kind(kind: Any) -> str:
     if typing.get_origin(kind) is None:
         return str(getattr(kind, "__name__", kind))
     return str(kind)
@@ -436,7 +436,7 @@ def _name(kind: Any) -> str:
 
 def _require(fits: object, told: Any, kind: Any) -> Any:
     if not fits:
-        raise ShapeError(told, _name(kind))
+        raise ShapeError(told, _name_kind(kind))
     return told
 
 
@@ -444,11 +444,11 @@ def _is_hashable(told: Any) -> bool:
     return not isinstance(told, dict | list)
 
 
-def _checking(kind: Any, fits: Callable[[Any], bool]) -> Read:
+def _make_checking(kind: Any, fits: Callable[[Any], bool]) -> Read:
     return lambda told: _require(fits(told), told, kind)
 
 
-def _bounded(read: Read, bounds: Collection[Any]) -> Read:
+def _make_bounded(read: Read, bounds: Collection[Any]) -> Read:
     def checked(told: Any) -> Any:
         found = read(told)
         for each in bounds:
@@ -461,7 +461,7 @@ def _bounded(read: Read, bounds: Collection[Any]) -> Read:
     return checked
 
 
-def _mapping_reader(kind: Any, key: Read, value: Read) -> Read:
+def _make_mapping_reader(kind: Any, key: Read, value: Read) -> Read:
     def read(told: Any) -> Any:
         found = {}
         for name, each in _require(isinstance(told, dict), told, kind).items():
@@ -474,11 +474,11 @@ def _mapping_reader(kind: Any, key: Read, value: Read) -> Read:
     return read
 
 
-def _key_reader(kind: Any) -> Read:
-    return _number_key if kind is int else _as_it_is
+def _make_key_reader(kind: Any) -> Read:
+    return _parse_number_key if kind is int else _take_as_it_is
 
 
-def _number_key(key: str) -> int:
+def _parse_number_key(key: str) -> int:
     return int(_require(key.removeprefix("-").isdecimal() and key.isascii() and len(key) < 20, key, int))
 
 
@@ -501,7 +501,7 @@ def _list_reader(kind: Any, origin: Any, item: Read) -> Read:
     return read
 
 
-def _row_reader(kind: Any, made: Callable[[list[Any]], Any], items: list[Read]) -> Read:
+def _make_row_reader(kind: Any, made: Callable[[list[Any]], Any], items: list[Read]) -> Read:
     def read(told: Any) -> Any:
         _require(isinstance(told, list) and len(told) == len(items), told, kind)
         found = []
@@ -515,17 +515,17 @@ def _row_reader(kind: Any, made: Callable[[list[Any]], Any], items: list[Read]) 
     return read
 
 
-def _enum_reader(kind: type[enum.Enum]) -> Read:
+def _make_enum_reader(kind: type[enum.Enum]) -> Read:
     known = {each.value: each for each in kind}
     return lambda told: known[_require(_is_hashable(told) and told in known, told, kind)]
 
 
-def _range(told: Any) -> range:
+def _parse_range(told: Any) -> range:
     numbers = isinstance(told, list) and len(told) == 3 and all(type(each) is int for each in told) and told[2]
     return range(*_require(numbers, told, range))
 
 
-def _bytes(told: Any) -> bytes:
+def _parse_bytes(told: Any) -> bytes:
     try:
         return base64.b64decode(_require(isinstance(told, str), told, bytes), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -533,13 +533,13 @@ def _bytes(told: Any) -> bytes:
 
 
 _SCALARS: Final[Mapping[Any, Read]] = {
-    None: _checking(None, lambda told: told is None),
-    types.NoneType: _checking(None, lambda told: told is None),
-    bool: _checking(bool, lambda told: isinstance(told, bool)),
-    int: _checking(int, lambda told: type(told) is int),
-    float: _checking(float, lambda told: type(told) in (int, float)),
-    str: _checking(str, lambda told: isinstance(told, str)),
-    range: _range,
-    bytes: _bytes,
+    None: _make_checking(None, lambda told: told is None),
+    types.NoneType: _make_checking(None, lambda told: told is None),
+    bool: _make_checking(bool, lambda told: isinstance(told, bool)),
+    int: _make_checking(int, lambda told: type(told) is int),
+    float: _make_checking(float, lambda told: type(told) in (int, float)),
+    str: _make_checking(str, lambda told: isinstance(told, str)),
+    range: _parse_range,
+    bytes: _parse_bytes,
 }
 _PLAIN: Final = Codec()

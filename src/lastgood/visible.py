@@ -52,61 +52,61 @@ class Excerpt(Generic[_T]):
         return (f"and {self.left:,} more: {WHOLE}",) if self.left else ()
 
 
-def excerpt(found: Iterable[_T], most: int = SHOWN_MAX) -> Excerpt[_T]:
+def take_excerpt(found: Iterable[_T], most: int = SHOWN_MAX) -> Excerpt[_T]:
     """The first of what there is, and how many more.
 
     Example:
-        >>> excerpt(range(60_000), 2)
+        >>> take_excerpt(range(60_000), 2)
         Excerpt(shown=[0, 1], left=59998)
     """
     left = iter(found)
     return Excerpt(list(islice(left, most)), sum(1 for _ in left))
 
 
-def first_lines(lines: Iterable[str], most: int = SHOWN_MAX) -> Iterator[str]:
+def take_first_lines(lines: Iterable[str], most: int = SHOWN_MAX) -> Iterator[str]:
     """The first lines, and one that says how many more there are, and where.
 
     Example:
-        >>> list(first_lines(["a", "b", "c"], 1))
+        >>> list(take_first_lines(["a", "b", "c"], 1))
         ['a', 'and 2 more: --format json names all']
     """
-    part = excerpt(lines, most)
+    part = take_excerpt(lines, most)
     yield from part.shown
     yield from part.more
 
 
-def shortened(text: str, most: int = TEXT_MAX) -> str:
+def shorten(text: str, most: int = TEXT_MAX) -> str:
     """A text that a person can read: of a longer one its beginning, and how long it is.
 
     Example:
-        >>> shortened("abcdef", 3)
+        >>> shorten("abcdef", 3)
         'abc… (6 characters)'
     """
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     r"""The same text on one line, with every control and bidirectional character as its escape.
 
     Example:
         >>> visible("orders\x1b[2J\u202etxt")
         'orders\\x1b[2J\\u202etxt'
     """
-    return _UNSAFE.sub(_escaped, text)
+    return _UNSAFE.sub(_escape, text)
 
 
-def visible_lines(text: str) -> str:
-    """As `visible`, but line ends stay: for a page, whose lines are its own."""
-    return "\n".join(map(visible, text.split("\n")))
+def make_lines_visible(text: str) -> str:
+    """As `make_visible`, but line ends stay: for a page, whose lines are its own."""
+    return "\n".join(map(make_visible, text.split("\n")))
 
 
-def json_line(value: Any) -> str:
+def format_json_line(value: Any) -> str:
     r"""A value as JSON on one line, exact, whose strings hold no such character but as `\uXXXX`."""
     # Outside of strings JSON has none of these characters, and within them an escape means the same.
-    return _UNSAFE.sub(_escaped_in_json, json.dumps(value, ensure_ascii=False))
+    return _UNSAFE.sub(_escape_in_json, json.dumps(value, ensure_ascii=False))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     char = found[0]
     code = ord(char)
     if char in _NAMED:
@@ -118,7 +118,7 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\U{code:08x}"
 
 
-def _escaped_in_json(found: re.Match[str]) -> str:
+def _escape_in_json(found: re.Match[str]) -> str:
     if found[0] != "\x7f":
         return json.dumps(found[0])[1:-1]
     return r"\u007f"

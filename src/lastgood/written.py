@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lastgood.redaction import HIDDEN, redacted, redacted_words, without_login
+from lastgood.redaction import HIDDEN, hide_login, redact, redact_words
 
 _FACTS = frozenset(
     ("after", "app_id", "before", "fence", "guards", "id", "identity", "listings", "pipeline", "query_id", "recovery")
@@ -25,55 +25,55 @@ _PLACE = re.compile(r"(?!https?:)[\w+.-]*:?/", re.IGNORECASE)
 """How a location begins; in one of the web the path may be the secret, as with a webhook."""
 
 
-def as_written(told: Mapping[str, Any]) -> dict[str, Any]:
+def redact_written(told: Mapping[str, Any]) -> dict[str, Any]:
     """The same object of JSON without secrets; a second time nothing changes.
 
     Example:
         >>> as_written({"checkpoint": "/chk/token=5", "because": "postgresql://etl:x@db/o does not answer"})
         {'checkpoint': '/chk/token=5', 'because': 'postgresql://etl:***@db/o does not answer'}
     """
-    return {name: _written(name, value) for name, value in told.items()}
+    return {name: _redact_member(name, value) for name, value in told.items()}
 
 
-def place_as_written(location: str) -> str:
+def redact_place(location: str) -> str:
     """A location, without its login and the secrets behind its `?`; its path stays, whatever that looks like."""
-    place, mark, parameters = without_login(location, instead=f":{HIDDEN}").partition("?")
-    return f"{place}{mark}{redacted(parameters)}"
+    place, mark, parameters = hide_login(location, instead=f":{HIDDEN}").partition("?")
+    return f"{place}{mark}{redact(parameters)}"
 
 
-def _written(name: str, value: Any) -> Any:
+def _redact_member(name: str, value: Any) -> Any:
     if name in _FACTS:
         return value
     if isinstance(value, str):
         is_place = name in _PLACES and _PLACE.match(value)
-        return place_as_written(value) if is_place else redacted(value)
+        return redact_place(value) if is_place else redact(value)
     if isinstance(value, Mapping):
-        return as_written(value)
+        return redact_written(value)
     if isinstance(value, tuple):
-        return tuple(_written_each(name, value))
+        return tuple(_redact_each(name, value))
     if isinstance(value, list):
-        return _written_each(name, value)
+        return _redact_each(name, value)
     return value
 
 
-def _written_each(name: str, values: Sequence[Any]) -> list[Any]:
+def _redact_each(name: str, values: Sequence[Any]) -> list[Any]:
     if name in _COMMANDS and all(isinstance(each, str) for each in values):
-        return command_as_written(values)
-    return [_written(name, each) for each in values]
+        return redact_command(values)
+    return [_redact_member(name, each) for each in values]
 
 
-def _word_as_written(word: str, shown: str) -> str:
+def _redact_word(word: str, shown: str) -> str:
     if _PLACE.match(word) and shown != HIDDEN:
-        return place_as_written(word)
+        return redact_place(word)
     return shown
 
 
-def command_as_written(words: Sequence[str]) -> list[str]:
+def redact_command(words: Sequence[str]) -> list[str]:
     """The words of a command line, without secrets; locations stay what they are but for their logins.
 
     Example:
         >>> command_as_written(["plan", "/chk/token=5", "--sink", "postgresql://etl:x@db/o", "--password", "x"])
         ['plan', '/chk/token=5', '--sink', 'postgresql://etl:***@db/o', '--password', '***']
     """
-    told = zip(words, redacted_words(words), strict=True)
-    return [_word_as_written(word, shown) for word, shown in told]
+    told = zip(words, redact_words(words), strict=True)
+    return [_redact_word(word, shown) for word, shown in told]

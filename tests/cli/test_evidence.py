@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lastgood.cli.evidence import evidence_options
+from lastgood.cli.evidence import add_evidence_options
 from lastgood.observe.evidence import EvidenceOptions
 
 
@@ -14,7 +14,7 @@ from lastgood.observe.evidence import EvidenceOptions
 def command() -> click.Command:
     @click.command()
     @click.argument("target")
-    @evidence_options
+    @add_evidence_options
     def show(target: str, *, options: EvidenceOptions) -> None:
         click.echo(f"{target}: {options!r}")
 

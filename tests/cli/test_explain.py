@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.diagnosis.catalogue import names
+from lastgood.diagnosis.catalogue import list_names
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 
@@ -42,14 +42,14 @@ def test_without_a_name_all_are_listed_by_theme() -> None:
     done = run("explain")
     assert done.returncode == 0
     listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
-    assert sorted(listed) == sorted(names())
+    assert sorted(listed) == sorted(list_names())
     assert "\nAdvice\n" in done.stdout
 
 
 def test_json_is_one_object() -> None:
     assert json.loads(run("explain", "ORPHAN_BATCH", "--format", "json").stdout)["condition"] == "ORPHAN_BATCH"
     listed = json.loads(run("explain", "--format", "json").stdout)["conditions"]
-    assert sorted(each["condition"] for each in listed) == sorted(names())
+    assert sorted(each["condition"] for each in listed) == sorted(list_names())
 
 
 def test_an_unknown_name_is_a_usage_error_with_near_ones() -> None:

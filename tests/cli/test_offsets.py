@@ -61,10 +61,10 @@ def test_bare_offsets_are_nothing_but_the_option(arguments: tuple[str, ...], off
 
 
 def test_the_json_is_the_librarys(checkpoint: Path) -> None:
-    from lastgood.observe.offsets import offsets_after
+    from lastgood.observe.offsets import find_offsets_after
 
     done = run(checkpoint, "--stable-lag", "2", "--format", "json")
-    assert json.loads(done.stdout) == offsets_after(resolve_target(str(checkpoint)), stable_lag=2).to_json()
+    assert json.loads(done.stdout) == find_offsets_after(resolve_target(str(checkpoint)), stable_lag=2).to_json()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from printed import parsed
 
 from lastgood.cli.main import VERBS, lastgood
-from lastgood.diagnosis.catalogue import names, topics
+from lastgood.diagnosis.catalogue import list_names, list_topics
 from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.explain import explain
 from lastgood.settings.config import Config
@@ -78,7 +78,7 @@ def is_a_name(line: str) -> bool:
 
 
 def test_every_command_in_a_story_can_be_typed() -> None:
-    for topic in topics():
+    for topic in list_topics():
         for found in re.findall(rf"`(lastgood (?:{'|'.join(VERBS)})\b [^`]+)`", topic.story):
             line = " ".join(found.split())
             if can_be_typed(line) and not is_a_name(line):
@@ -88,7 +88,7 @@ def test_every_command_in_a_story_can_be_typed() -> None:
 @pytest.mark.parametrize("cls", FailureClass)
 def test_every_failure_that_a_log_tells_of_has_its_story(cls: FailureClass) -> None:
     name = f"FAILURE_{cls.name}"
-    assert name in names()
+    assert name in list_names()
     assert explain(name).story
 
 

@@ -10,7 +10,7 @@ from printed import Answer, Printed, parsed, require_same, run
 
 from lastgood.journal.plan_file import parse_plan
 from lastgood.planning.plan import ASKED
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, lock_file
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
@@ -166,7 +166,7 @@ def test_no_password_is_printed(checkpoint: Path) -> None:
 @pytest.mark.parametrize("work", HoldReason)
 def test_who_holds_a_checkpoint_is_called_what_it_is(checkpoint: Path, work: HoldReason) -> None:
     run("plan", str(checkpoint), "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
-    with hold_checkpoint(str(checkpoint), lock_file(parse_location(str(checkpoint))), work):
+    with hold_checkpoint(str(checkpoint), locate_lock_file(parse_location(str(checkpoint))), work):
         refused = run("apply", "plan.json", DEAD, "--format", "json").said["error"]
     assert refused["condition"] == "CHECKPOINT_HELD"
     words = {

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from lastgood.cli.progress import batches_read, stages
+from lastgood.cli.progress import show_batches_read, show_stages
 
 
 def test_nothing_is_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with batches_read() as progress:
+    with show_batches_read() as progress:
         assert progress is None
-    with stages() as tell:
+    with show_stages() as tell:
         tell("starting Spark")
     assert sys.stderr.getvalue() == ""
 
@@ -25,10 +25,10 @@ class Terminal(io.StringIO):
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with batches_read() as progress:
+    with show_batches_read() as progress:
         assert progress is not None
         progress(500, 100_000)
     assert "500 of 100,000 batches read" in sys.stderr.getvalue()
-    with stages() as tell:
+    with show_stages() as tell:
         tell("starting Spark 4.2.0 on the copy")
     assert "starting Spark 4.2.0 on the copy" in sys.stderr.getvalue()

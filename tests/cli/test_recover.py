@@ -16,9 +16,9 @@ from deltalake import write_deltalake
 from foreign import KINESIS, Lines
 from typed import call
 
-from lastgood.lab.ports import free_port
+from lastgood.lab.ports import find_free_port
 from lastgood.operations.backup import create
-from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -330,7 +330,7 @@ def test_checkpoint_that_is_gone_is_no_first_start_where_the_sink_holds_batches(
 
 def test_somebody_else_at_work_is_a_reason_to_try_later(damaged: Damaged) -> None:
     checkpoint, _ = damaged
-    with hold_checkpoint(str(checkpoint), lock_file(parse_location(str(checkpoint)))):
+    with hold_checkpoint(str(checkpoint), locate_lock_file(parse_location(str(checkpoint)))):
         told = answer(checkpoint, *SINK, DEAD, code=75)
     assert told["decision"] == "later"
 
@@ -410,7 +410,7 @@ def test_table_whose_log_is_damaged_is_no_question_for_later_either(tmp_path: Pa
 
 
 def test_table_that_cannot_be_asked_now_is_asked_later(tmp_path: Path) -> None:
-    told = answer(tmp_path / "chk", "--sink", f"delta:webhdfs://127.0.0.1:{free_port()}/table", code=75)
+    told = answer(tmp_path / "chk", "--sink", f"delta:webhdfs://127.0.0.1:{find_free_port()}/table", code=75)
     assert told["decision"] == "later"
 
 

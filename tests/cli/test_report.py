@@ -12,7 +12,7 @@ import pytest
 
 from lastgood.cli.main import main
 from lastgood.journal.incident import Attempt, Incident
-from lastgood.journal.incidents import Incidents, incident_file
+from lastgood.journal.incidents import Incidents, locate_incident
 from lastgood.operations.backup import create
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
@@ -263,7 +263,7 @@ def test_report_is_saved_where_it_is_wanted(call: Call, query: CheckpointBuilder
 
 def test_damaged_incident_is_told_with_its_file(call: Call, query: CheckpointBuilder) -> None:
     incident(query)
-    file = Path(incident_file(parse_location(str(query.folder)), ID).path)
+    file = Path(locate_incident(parse_location(str(query.folder)), ID).path)
     file.write_bytes(file.read_bytes()[:-40])
     error = told(call("report", "last", "--checkpoint", query.folder, "--format", "json"), 37)["error"]
     assert (error["condition"], error["subject"]) == ("INCIDENT_DAMAGED", str(file))
@@ -321,7 +321,7 @@ def test_status_shows_the_last_incident(call: Call, query: CheckpointBuilder) ->
 
 def test_status_says_everything_else_where_the_last_incident_is_damaged(call: Call, query: CheckpointBuilder) -> None:
     incident(query)
-    file = Path(incident_file(parse_location(str(query.folder)), ID).path)
+    file = Path(locate_incident(parse_location(str(query.folder)), ID).path)
     file.write_bytes(b"")
     code, out, _ = call("status", query.folder)
     assert code == 0

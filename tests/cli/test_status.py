@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typed import call
 
-from lastgood.lab.ports import free_port
+from lastgood.lab.ports import find_free_port
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -183,7 +183,7 @@ def test_a_folder_has_columns_for_what_was_asked(root: Path, facts: Path, sink: 
 
 
 def test_who_cannot_be_reached_is_unknown_and_no_failure(root: Path) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
+    nobody = f"127.0.0.1:{find_free_port()}"
     done = run(root / "orders", "--kafka", nobody)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"  data loss    unknown, because {nobody}" in done.stdout
@@ -193,12 +193,12 @@ def test_who_cannot_be_reached_is_unknown_and_no_failure(root: Path) -> None:
 
 
 def test_lost_logs_are_told_with_the_command_that_brings_them_back(root: Path) -> None:
-    from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+    from lastgood.mirror.mirror import MirrorWriter, locate_mirror
     from lastgood.storage.reading import LocalStorage, parse_location
     from lastgood.storage.writing import LocalWriter
 
     location, storage = parse_location(str(root / "orders")), LocalStorage()
-    folder = mirror_folder(location)
+    folder = locate_mirror(location)
     MirrorWriter(location, storage=storage, folder=folder, target=LocalWriter(), writer="w", now_ms=lambda: 5).look()
     shutil.rmtree(root / "orders")
     one = run(root / "orders")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from conformance.flavours import Flavour, add_files, records
 from deltalake import DeltaTable, write_deltalake
 
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 
 TABLE = "table"
 _QUERY = "[id = {0}, runId = {0}]"
@@ -32,7 +32,7 @@ def recreate(folder: Path) -> None:
 
 def commit_file(folder: Path, version: int) -> Path:
     """Where a version of a table is written down."""
-    return folder / "_delta_log" / commit_name(version)
+    return folder / "_delta_log" / name_commit(version)
 
 
 def log_of_death(query_id: str, table: Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.rules_advice import find_advice
-from lastgood.observe.advice_facts import advice_facts
+from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.bundle import open_bundle, save_bundle
 from lastgood.observe.open_query import gather
 from lastgood.query.observation import Observation
@@ -30,7 +30,7 @@ def report(about: Observation) -> str:
 @pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}")
 def test_a_bundle_gives_the_same_report_as_the_checkpoint(case: Path, tmp_path: Path) -> None:
     evidence = gather(resolve_target(str(case)), batches=BATCHES)
-    about = replace(evidence.seen, now_ms=STARTED_MS, advice=advice_facts(evidence))
+    about = replace(evidence.seen, now_ms=STARTED_MS, advice=find_advice_facts(evidence))
     save_bundle(tmp_path / "bundle.zip", replace(evidence, seen=about))
     with open_bundle(tmp_path / "bundle.zip") as bundle:
         again = bundle.query(batches=BATCHES).seen

@@ -22,9 +22,9 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import (
     FileLogEntry,
     SinkFile,
+    make_sink_log_entry,
+    make_source_log_entry,
     parse_sink_log_entry,
-    sink_log_entry,
-    source_log_entry,
 )
 from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
 from lastgood.checkpoint.layout import (
@@ -141,7 +141,9 @@ def canonical(value: Any) -> bytes:
     match value:
         case FileLogEntry():
             files = list(value)
-            return (sink_log_entry(files) if files and isinstance(files[0], SinkFile) else source_log_entry(files)).raw
+            return (
+                make_sink_log_entry(files) if files and isinstance(files[0], SinkFile) else make_source_log_entry(files)
+            ).raw
         case OffsetEntry(metadata=metadata):
             lines = [SourceLine(line.source_id, line.offset.to_text()) for line in value.sources]
             assert not any(isinstance(line.offset, JsonOffset | TextOffset) for line in lines)

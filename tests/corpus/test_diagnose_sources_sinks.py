@@ -24,11 +24,11 @@ from lastgood.diagnosis.rules_sources import find_sources
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.spans import spans
+from lastgood.query.spans import list_spans
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.fence.sink import FenceTable, open_fence
 from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence_of
+from lastgood.sinks.iceberg.sink import judge_metadata as iceberg_evidence_of
 from lastgood.sinks.opening import open_sink
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.folders import ask_files
@@ -252,7 +252,7 @@ def test_iceberg_tables_are_held_against_a_checkpoint(
 @pytest.mark.parametrize("name", ["a", "b", "c2"])
 def test_delta_sources_of_the_samples_need_the_versions_of_their_last_batch(name: str) -> None:
     checkpoint = read(SAMPLES / "delta-source-offsets" / name)
-    last = spans(checkpoint)[-1]
+    last = list_spans(checkpoint)[-1]
     assert isinstance(last.end, DeltaOffset)
     table_id, newest = last.end.table_id, last.end.table_version
 

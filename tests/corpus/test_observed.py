@@ -18,10 +18,10 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.observe.state_checksums import unsound_state
+from lastgood.observe.state_checksums import find_unsound_state
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled
-from lastgood.query.prediction.skipping import versions_loaded
+from lastgood.query.prediction.skipping import list_versions_loaded
 from lastgood.query.prediction.spark_version import parse_spark_version
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.opening import open_sink
@@ -59,7 +59,7 @@ def diagnosed(case: Path, seen: dict[str, Any]) -> Report:
         sinks = (open_sink(f"{prefix}{case / 'sink'}").evidence(checkpoint.query.query_id, now_ms=NOW_MS),)
     kafka = case / "kafka.json"
     facts = facts_from_json(json.loads(kafka.read_text())) if kafka.exists() else None
-    unsound = unsound_state(open_storage(location), location, checkpoint, versions_loaded(checkpoint, sinks))
+    unsound = find_unsound_state(open_storage(location), location, checkpoint, list_versions_loaded(checkpoint, sinks))
     lossless = seen["fail_on_data_loss"]
     world = Observation(checkpoint, sinks=sinks, kafka=facts, fail_on_data_loss=lossless, unsound=unsound)
     return diagnose(world, parse_spark_version(seen["spark"]))

@@ -14,9 +14,9 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal, ResumeGoal
-from lastgood.planning.log_edits import edited
+from lastgood.planning.log_edits import apply_edits
 from lastgood.planning.planner import draft
-from lastgood.planning.steps import FileStep, MoveStep, in_order
+from lastgood.planning.steps import FileStep, MoveStep, sort_steps
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
@@ -96,8 +96,8 @@ def assert_never_ahead(checkpoint: Checkpoint, found: Draft) -> None:
         return
     by_path = {edit.path: edit for edit in found.edits}
     done = []
-    for step in in_order(list(steps(found))):
+    for step in sort_steps(list(steps(found))):
         if isinstance(step, FileStep):
             done.append(by_path[step.path])
-            now = edited(checkpoint, done)
+            now = apply_edits(checkpoint, done)
             assert now.last_committed is None or now.last_committed <= (now.last_planned or 0), step

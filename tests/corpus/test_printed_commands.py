@@ -13,7 +13,7 @@ from printed import Answer, Printed, parsed, require_same, run
 
 from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.errors import command_line
+from lastgood.errors import format_command_line
 from lastgood.observe.open_query import gather
 from lastgood.settings.target import resolve_target
 
@@ -112,12 +112,12 @@ def follow(checkpoint: Path, said: list[str]) -> None:
         for form in ("json", "text"):
             words = [*verb[0].split(), str(checkpoint), *verb[1:], *(said if verb[0] in LOOKING else ())]
             answer = run(*words, "--format", form)
-            check(answer, parsed(command_line(*words)), done, DEPTH)
+            check(answer, parsed(format_command_line(*words)), done, DEPTH)
             if form == "json":
                 require_kept(answer)
     below = run("status", str(checkpoint.parent.parent), *said, "--format", "json")
     assert all(each["next"] for each in below.said["checkpoints"])  # perhaps one of Kafka's own tools
-    check(below, parsed(command_line(*below.words)), done, DEPTH)
+    check(below, parsed(format_command_line(*below.words)), done, DEPTH)
 
 
 def check(answer: Answer, asked: Printed, done: set[str], depth: int) -> None:

@@ -21,17 +21,26 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.query.sink_batches import origins
-from lastgood.sinks.delta.sink import DeltaSink, evidence_of
+from lastgood.query.sink_batches import find_origins
+from lastgood.sinks.delta.sink import DeltaSink, judge_table_log
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.fence.sink import FenceTable, open_fence
 from lastgood.sinks.files.sink import FileSink, FileSinkLog
 from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence_of
+from lastgood.sinks.iceberg.sink import judge_metadata as iceberg_evidence_of
 from lastgood.sinks.opening import open_sink
-from lastgood.sources.delta.facts import starting_version
+from lastgood.sources.delta.facts import find_starting_version
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, facts_from_json
-from lastgood.sources.kafka.ranges import Offsets, below, from_on, offset_count, only_in, planned, served, went_back
+from lastgood.sources.kafka.ranges import (
+    Offsets,
+    count_offsets,
+    find_planned_ranges,
+    find_went_back,
+    select_below,
+    select_from_on,
+    select_only_in,
+    select_served,
+)
 from lastgood.sources.kafka.retention import ReadUpTo, TopicIdentity, identify_topic
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -169,14 +178,16 @@ def test_ranges_that_spark_then_read_are_served_but_for_what_had_expired(name: s
             continue
         ends = [end for [[_, end]] in run["ranges"]]
         last = {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in ends[-1].items()}
-        asked = planned(start, last)
-        assert went_back(start, last) == {}
-        assert from_on(asked, facts.latest) == {}
-        gone = below(asked, facts.earliest)
-        assert offset_count(asked) == offset_count(served(asked, facts.earliest, facts.latest)) + offset_count(gone)
+        asked = find_planned_ranges(start, last)
+        assert find_went_back(start, last) == {}
+        assert select_from_on(asked, facts.latest) == {}
+        gone = select_below(asked, facts.earliest)
+        assert count_offsets(asked) == count_offsets(
+            select_served(asked, facts.earliest, facts.latest)
+        ) + count_offsets(gone)
         if name == "4.2-kafka-expired":
             assert gone == {"exp": {0: ((15, 20),)}}
-            assert offset_count(gone) == run["sink_after"]["lost"]
+            assert count_offsets(gone) == run["sink_after"]["lost"]
         else:
             assert gone == {}
 
@@ -185,8 +196,8 @@ def test_partitions_that_were_added_are_those_that_the_offsets_do_not_name() -> 
     name = "4.2-kafka-partitions-added"
     facts = facts_of(name)
     start = next_offsets(read(CORPUS / name / "checkpoint"))
-    assert only_in(facts.latest, start) == {"add": {2: 6, 3: 6}}
-    assert only_in(start, facts.latest) == {}
+    assert select_only_in(facts.latest, start) == {"add": {2: 6, 3: 6}}
+    assert select_only_in(start, facts.latest) == {}
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -243,7 +254,7 @@ def test_empty_batches_are_versions_without_rows() -> None:
 
 
 def of_older_plans(found: SinkEvidence, planned_ms: dict[int, int]) -> tuple[int, ...]:
-    return tuple(number for number, held in sorted(origins(found, planned_ms).items()) if held.origin.is_doubtful)
+    return tuple(number for number, held in sorted(find_origins(found, planned_ms).items()) if held.origin.is_doubtful)
 
 
 def test_batch_that_was_planned_anew_in_place_was_skipped() -> None:
@@ -269,7 +280,7 @@ def test_fresh_checkpoint_is_another_query_that_writes_all_again() -> None:
     assert 1 + len(found.others) == expect["query_ids"]
     case, _ = sample("delta-fresh-checkpoint")
     log = log_of(case / "table")
-    rows = [live_rows(evidence_of(log, app_id, now_ms=NOW)) for app_id in log.transactions]
+    rows = [live_rows(judge_table_log(log, app_id, now_ms=NOW)) for app_id in log.transactions]
     assert sum(rows) == sum(expect["rows"].values())
     assert len(set(rows)) == 1
 
@@ -310,7 +321,7 @@ def test_cleaned_log_keeps_the_markers_until_they_expire(tmp_path: Path) -> None
 def test_batches_that_were_unpublished_are_taken_back(tmp_path: Path) -> None:
     case, expect = sample("delta-rs-unpublish")
     for version, marker in ((5, expect["txn_at_v5"]), (6, expect["txn_at_v6"])):
-        found = evidence_of(up_to(case, version, tmp_path), SAMPLE_QUERY, now_ms=NOW)
+        found = judge_table_log(up_to(case, version, tmp_path), SAMPLE_QUERY, now_ms=NOW)
         assert (found.last_batch, found.skips_up_to) == (marker, marker)
         assert {batch.batch_id for batch in found.batches if batch.is_live} == set(range(marker + 1))
 
@@ -405,7 +416,7 @@ def test_offsets_of_a_delta_source_tell_where_a_new_query_would_go_on(query: str
         assert isinstance(entry, OffsetEntry)
         offset = entry.sources[0].offset
         assert isinstance(offset, DeltaOffset)
-        found.append(starting_version(offset))
+        found.append(find_starting_version(offset))
     assert found == ends
 
 

@@ -17,7 +17,7 @@ from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.observe.query_status import Status
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.status import status, status_below
+from lastgood.operations.status import list_statuses_below, status
 from lastgood.query.kafka import Losing
 from lastgood.settings.target import resolve_target
 
@@ -92,7 +92,7 @@ def test_status_says_what_diagnose_knows(case: Path) -> None:
 def test_so_it_does_of_a_folder_of_many(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")
-    for found in status_below(resolve_target(str(root))):
+    for found in list_statuses_below(resolve_target(str(root))):
         require_agreement(found, str(found.location), EvidenceOptions())
 
 
@@ -103,7 +103,7 @@ def test_a_checkpoint_that_lost_a_piece_is_still_found(case: Path, tmp_path: Pat
         for piece in lost:
             shutil.rmtree(left / piece, ignore_errors=True)
             (left / piece).unlink(missing_ok=True)
-        below = status_below(resolve_target(str(left.parent)))
+        below = list_statuses_below(resolve_target(str(left.parent)))
         try:
             diagnose(resolve_target(str(left)))
         except CheckpointMissingError:

@@ -11,13 +11,13 @@ import pytest
 
 from lastgood.diagnosis.grade import Grade
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.offsets import offsets_after
+from lastgood.observe.offsets import find_offsets_after
 from lastgood.observe.open_query import gather
 from lastgood.observe.query_status import Status
-from lastgood.observe.surroundings import look_around, reading
+from lastgood.observe.surroundings import look_around, make_reading
 from lastgood.operations.inspect import inspect_batches
-from lastgood.operations.status import status, status_below
-from lastgood.query.kafka import Losing, exposure_of
+from lastgood.operations.status import list_statuses_below, status
+from lastgood.query.kafka import Losing, judge_exposure
 from lastgood.query.sinks import Agreement
 from lastgood.settings.target import resolve_target
 
@@ -90,7 +90,7 @@ def test_the_expired_range_is_the_one_that_spark_then_missed() -> None:
     assert found.exposure is not None
     assert found.exposure.lost == {"exp": {0: ((15, 20),)}}
     assert found.exposure.lost_after_ms == 1_795_219_986_905
-    standing = offsets_after(
+    standing = find_offsets_after(
         resolve_target(str(CORPUS / "4.2-kafka-expired" / "checkpoint")), options=options("4.2-kafka-expired")
     )
     assert standing.expired == found.exposure.lost
@@ -101,7 +101,7 @@ def test_partitions_that_were_added_are_named_at_their_beginning() -> None:
     found = look(case)
     assert found.exposure is not None
     assert found.exposure.added == {"add": {2: ((0, 6),), 3: ((0, 6),)}}
-    standing = offsets_after(resolve_target(str(CORPUS / case / "checkpoint")), options=options(case))
+    standing = find_offsets_after(resolve_target(str(CORPUS / case / "checkpoint")), options=options(case))
     assert standing.starting_offsets() == {"add": {"0": 15, "1": 15, "2": -2, "3": -2}}
 
 
@@ -111,7 +111,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     facts = look_around(evidence, options(case.name), now_ms=0).seen.kafka
     assert facts is not None
     recorded = json.loads((case / "kafka.json").read_text())["topic_id_when_the_checkpoint_was_written"]
-    found = exposure_of(reading(evidence), facts, now_ms=0, noted_ids={"reclarger": recorded})
+    found = judge_exposure(make_reading(evidence), facts, now_ms=0, noted_ids={"reclarger": recorded})
     assert found.losing is Losing.YES
 
 
@@ -121,7 +121,7 @@ def test_of_a_folder_each_query_is_held_against_its_own_table(tmp_path: Path) ->
     tables = tuple(str(CORPUS / case / "sink") for case in CASES)
     found = {
         each.location.name: each
-        for each in status_below(resolve_target(str(tmp_path)), options=EvidenceOptions(sinks=tables))
+        for each in list_statuses_below(resolve_target(str(tmp_path)), options=EvidenceOptions(sinks=tables))
     }
     assert found.keys() == CASES.keys()
     for case, each in found.items():

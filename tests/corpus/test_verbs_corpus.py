@@ -11,11 +11,11 @@ import pytest
 
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
-from lastgood.observe.offsets import offsets_after
+from lastgood.observe.offsets import find_offsets_after
 from lastgood.observe.open_query import BatchUnknownError
 from lastgood.observe.state_sizes import inspect_state
 from lastgood.operations.inspect import inspect_batch, inspect_batches
-from lastgood.operations.status import status, status_below
+from lastgood.operations.status import list_statuses_below, status
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.reader import SourceKindError
 
@@ -111,12 +111,12 @@ def test_every_known_batch_can_be_shown_and_its_offsets_are_those_of_its_file(ca
         lines = plan(case, row.batch) if row.batch in legible else None
         if lines is None:
             with pytest.raises(missed):
-                offsets_after(resolve_target(target), batch=row.batch)
+                find_offsets_after(resolve_target(target), batch=row.batch)
         elif not lines:
             with pytest.raises(SourceKindError):
-                offsets_after(resolve_target(target), batch=row.batch)
+                find_offsets_after(resolve_target(target), batch=row.batch)
         else:
-            standing = offsets_after(resolve_target(target), batch=row.batch)
+            standing = find_offsets_after(resolve_target(target), batch=row.batch)
             assert [standing.starting_offsets(source) for source in standing.sources] == lines
 
 
@@ -131,7 +131,7 @@ def plan(case: Path, batch_id: int) -> list[Any]:
 def test_a_folder_full_of_checkpoints_is_graded_as_each_is_alone(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")
-    found = status_below(resolve_target(str(root)))
+    found = list_statuses_below(resolve_target(str(root)))
     assert {str(each.location) for each in found} == {str(path) for path in root.glob("*/checkpoint")}
     grades = [each.grade for each in found]
     assert grades == sorted(grades, reverse=True)

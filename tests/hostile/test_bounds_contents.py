@@ -13,7 +13,7 @@ from rotated import ALL, rotated
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.mirror import copies as module
-from lastgood.mirror.copies import CopiesTooLargeError, compress, decompress, decompressed_lines, encode_copies
+from lastgood.mirror.copies import CopiesTooLargeError, compress, decompress, decompress_lines, encode_copies
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 DEEP = {"arrays": b"[" * 200_000, "objects": b'{"a":' * 200_000, "digits": b'{"at_ms":%b}' % (b"9" * 1_000_000)}
@@ -121,12 +121,12 @@ def test_idle_logs_that_pack_very_well_are_none(tmp_path: Path) -> None:
 def test_members_one_after_the_other_share_one_bound() -> None:
     small = compress(b"\n" * 1_000_000)
     with pytest.raises(CopiesTooLargeError, match="unpacks to more"):
-        for _ in decompressed_lines(small * 200, "FILE"):
+        for _ in decompress_lines(small * 200, "FILE"):
             pass
 
 
 def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LINE_BYTES_MAX", 1000)
-    assert list(decompressed_lines(gzip.compress(b"a" * 1000 + b"\n" + b"b" * 90))) == [b"a" * 1000, b"b" * 90]
+    assert list(decompress_lines(gzip.compress(b"a" * 1000 + b"\n" + b"b" * 90))) == [b"a" * 1000, b"b" * 90]
     with pytest.raises(CopiesTooLargeError):
-        list(decompressed_lines(gzip.compress(b"a" * 1001 + b"\nb")))
+        list(decompress_lines(gzip.compress(b"a" * 1001 + b"\nb")))

@@ -16,7 +16,7 @@ from lastgood.delta_log.own_files import require_own_files
 from lastgood.errors import StorageError
 from lastgood.mirror import mirror as module
 from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decode_copies, encode_copies
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
 from lastgood.notes import VALUES_MAX, read_json
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -97,7 +97,7 @@ def test_a_look_of_the_mirror_holds_a_few_files_at_a_time(tmp_path: Path, monkey
     (tmp_path / "chk/offsets/9").write_bytes(b"v1\n" + bytes(5000))
     checkpoint = parse_location(str(tmp_path / "chk"))
     storage = open_writable(checkpoint)
-    folder = mirror_folder(checkpoint)
+    folder = locate_mirror(checkpoint)
     held: list[int] = []
     writer = MirrorWriter(
         checkpoint,
@@ -124,7 +124,7 @@ def test_a_long_file_of_a_mirror_is_read_when_it_is_its_turn(tmp_path: Path, mon
     checkpoint = parse_location(str(tmp_path / "chk"))
     CheckpointBuilder(tmp_path / "chk").run(9)
     storage = open_writable(checkpoint)
-    folder = mirror_folder(checkpoint)
+    folder = locate_mirror(checkpoint)
     writer = MirrorWriter(
         checkpoint, storage=storage, folder=folder, target=storage, writer="w", now_ms=lambda: 1_790_000_000_000
     )
@@ -142,7 +142,7 @@ def test_a_hole_in_a_mirror_is_not_read(
 ) -> None:
     """Neither one that is longer than any file of a mirror, nor one of which nearly nothing is there."""
     checkpoint = parse_location(str(tmp_path / "chk"))
-    folder = mirror_folder(checkpoint)
+    folder = locate_mirror(checkpoint)
     for number in range(30):
         long(Path(folder.path) / name.replace("1.jsonl", f"1{number}.jsonl"), megabytes)
     taken: list[int] = []

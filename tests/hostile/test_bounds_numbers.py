@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rotated import ALL, rotated
 
-from lastgood.checkpoint.file_logs import compact_interval
+from lastgood.checkpoint.file_logs import derive_compact_interval
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.delta_log.listing import list_delta_log
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -164,7 +164,7 @@ def _interval_of_spark(entries: int, default: int) -> int:
 
 @given(st.integers(0, 5000), st.integers(1, 40))
 def test_the_interval_is_the_one_that_spark_derives(newest: int, default: int) -> None:
-    assert compact_interval([newest], default) == _interval_of_spark(newest + 1, default)
+    assert derive_compact_interval([newest], default) == _interval_of_spark(newest + 1, default)
 
 
 ids = st.lists(st.integers(0, 40), max_size=20)

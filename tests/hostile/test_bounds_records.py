@@ -14,10 +14,10 @@ from rotated import ALL, rotated
 from lastgood.ledger.opening import open_ledger
 from lastgood.observe import ledger as module
 from lastgood.observe.ledger import fill_from_records
-from lastgood.observe.recorded import tail_of
+from lastgood.observe.recorded import read_tail
 from lastgood.records.files import parse_records
 from lastgood.records.record import Progress, RecordedOperator, RecordedSource
-from lastgood.spark.record_sinks import records_folder
+from lastgood.spark.record_sinks import locate_records
 from lastgood.storage.reading import FsspecStorage, open_storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -100,7 +100,7 @@ def test_no_type_in_a_record_is_a_bug_of_a_verb(records: Path, tmp_path: Path) -
         assert not said.is_bug, (verb, said.err)
     with open_ledger(str(tmp_path / "ledger.db")) as ledger:
         location = parse_location(str(tmp_path / "chk"))
-        assert fill_from_records(records_folder(location), ledger, open_storage(location)) == len(read.records)
+        assert fill_from_records(locate_records(location), ledger, open_storage(location)) == len(read.records)
 
 
 @pytest.mark.parametrize("kind", ["local", "object"])
@@ -114,15 +114,15 @@ def test_a_line_that_is_too_long_does_not_hide_those_behind_it(
     location = parse_location(str(tmp_path / "chk"))
     storage = open_storage(location) if kind == "local" else object_storage()
     with open_ledger(str(tmp_path / "ledger.db")) as ledger:
-        assert fill_from_records(records_folder(location), ledger, storage) == 2
-        assert fill_from_records(records_folder(location), ledger, storage) == 0
+        assert fill_from_records(locate_records(location), ledger, storage) == 2
+        assert fill_from_records(locate_records(location), ledger, storage) == 0
 
 
 def test_of_an_object_that_is_too_large_the_end_is_read(records: Path, tmp_path: Path) -> None:
     line = json.dumps(RECORD.to_json()).encode() + b"\n"
     (records / NAME).write_bytes(b"x" * (5 * MEGABYTE) + b"\n" + line)
-    folder = records_folder(parse_location(str(tmp_path / "chk")))
-    assert tail_of(object_storage(), folder / NAME) == line
+    folder = locate_records(parse_location(str(tmp_path / "chk")))
+    assert read_tail(object_storage(), folder / NAME) == line
 
 
 def object_storage() -> FsspecStorage:

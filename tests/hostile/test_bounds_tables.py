@@ -16,7 +16,7 @@ from hostile.bounded import RESIDENT_KIB
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log import parquet_bounds
-from lastgood.delta_log.snapshot import _parquet_actions
+from lastgood.delta_log.snapshot import _read_parquet_actions
 from lastgood.sinks.iceberg.sink import parse_iceberg_metadata
 
 
@@ -32,7 +32,7 @@ def test_a_checkpoint_of_more_rows_than_bytes_is_damage() -> None:
     pq.write_table(pa.table({"txn": pa.nulls(3_000_000, kind)}), stream)
     raw = stream.getvalue()
     assert len(raw) < 100_000
-    found = _parquet_actions("checkpoint", raw)
+    found = _read_parquet_actions("checkpoint", raw)
     assert isinstance(found, Damage)
     assert found.kind is DamageKind.TOO_LARGE
 
@@ -116,7 +116,7 @@ def test_what_the_header_of_a_page_tells_counts_not_the_footer(monkeypatch: pyte
     footer = pq.ParquetFile(io.BytesIO(lying)).metadata.row_group(0).column(0)
     assert footer.total_uncompressed_size == 57
     monkeypatch.setattr(parquet_bounds, "BYTES_FREE", 1_000_000)
-    found = _parquet_actions("checkpoint", lying)
+    found = _read_parquet_actions("checkpoint", lying)
     assert isinstance(found, Damage)
     assert (found.kind, "4000" in str(found)) == (DamageKind.TOO_LARGE, True)
 
@@ -131,7 +131,7 @@ def test_what_is_within_the_bounds_is_read_whole(monkeypatch: pytest.MonkeyPatch
     """Texts that begin alike, and again and again: with little room they are read in small pieces."""
     ids = pa.array([f"{'application' * 20}-{number}" for number in range(2_000)])
     plain = transactions(ids, use_dictionary=False)
-    expected = _parquet_actions("checkpoint", plain)
+    expected = _read_parquet_actions("checkpoint", plain)
     assert isinstance(expected, list)
     assert len(expected) == 2_000
     monkeypatch.setattr(parquet_bounds, "BYTES_FREE", 900_000)
@@ -143,12 +143,12 @@ def test_what_is_within_the_bounds_is_read_whole(monkeypatch: pytest.MonkeyPatch
         transactions(ids, use_dictionary=False, data_page_version="2.0"),
         transactions(ids, row_group_size=100),
     ):
-        assert _parquet_actions("checkpoint", raw) == expected
+        assert _read_parquet_actions("checkpoint", raw) == expected
 
 
 def test_pages_that_are_not_as_the_format_has_them_are_damage() -> None:
     raw = transactions(pa.array([f"a-{number}" for number in range(100)]))
     for at in range(4, 60):
         for byte in (0, 0xFF, raw[at] ^ 0x10):
-            found = _parquet_actions("checkpoint", raw[:at] + bytes([byte]) + raw[at + 1 :])
+            found = _read_parquet_actions("checkpoint", raw[:at] + bytes([byte]) + raw[at + 1 :])
             assert isinstance(found, Damage | list)

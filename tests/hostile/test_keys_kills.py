@@ -9,7 +9,7 @@ from repair.engine_cases import KINDS, OurLease, changes, killed, moments
 from repair.engine_cases import Case as UnsignedCase
 
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import RecoveryStage, Room, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, find_open_recovery
 from lastgood.planning.steps import FileStep
 from lastgood.recovery.engine import Engine, Surveyor
 from lastgood.signing import NO_KEYS, Key, KeyRing, SignatureMissingError, SignatureWrongError
@@ -52,7 +52,7 @@ def test_killed_at_every_change_a_signed_repair_is_finished_with_the_key_and_wit
             case.keys = ROTATED
             getattr(case.engine(), ending)("proof")
             assert case.files() == (case.wanted if ending == "apply" else case.before), moment
-            assert open_recovery(case.storage, case.location) is None
+            assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,9 +145,9 @@ def test_no_field_of_a_signed_plan_can_be_changed(field: str) -> None:
 
 def unsigned(told: dict[str, object]) -> bytes:
     """A plan file as anybody can make it."""
-    from lastgood.planning.plan import checksum
+    from lastgood.planning.plan import compute_checksum
 
-    return json.dumps({**told, "checksum": checksum(told)}).encode()
+    return json.dumps({**told, "checksum": compute_checksum(told)}).encode()
 
 
 def test_bytes_that_were_exchanged_among_the_backups_are_not_put_back() -> None:

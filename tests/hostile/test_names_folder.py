@@ -9,8 +9,8 @@ import pytest
 
 from lastgood.cli.main import main
 from lastgood.observe import below
-from lastgood.observe.below import Reach, checkpoints_below
-from lastgood.operations.status import status_below
+from lastgood.observe.below import Reach, find_checkpoints_below
+from lastgood.operations.status import list_statuses_below
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -18,7 +18,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 
 def sought(folder: Path, reach: Reach) -> list[str]:
     location = parse_location(str(folder))
-    return [place.name for place in checkpoints_below(open_storage(location), location, reach)]
+    return [place.name for place in find_checkpoints_below(open_storage(location), location, reach)]
 
 
 @pytest.fixture
@@ -33,7 +33,10 @@ def lake(tmp_path: Path) -> Path:
 
 def test_no_link_is_followed_and_each_is_told(lake: Path) -> None:
     reach = Reach()
-    assert [each.location.name for each in status_below(resolve_target(str(lake)), reach=reach)] == ["orders", "visits"]
+    assert [each.location.name for each in list_statuses_below(resolve_target(str(lake)), reach=reach)] == [
+        "orders",
+        "visits",
+    ]
     assert sorted(reach.links) == [f"{lake}/latest", f"{lake}/team/all", f"{lake}/team/up"]
     assert not reach.is_whole
 

@@ -18,7 +18,7 @@ from verbs import arguments
 
 from lastgood.cli.main import main
 from lastgood.errors import StorageError
-from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint, lock_file
+from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint, locate_lock_file
 from lastgood.storage.local_tree import LinkNotFollowedError
 from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
@@ -311,7 +311,7 @@ def test_no_race_leads_a_reader_or_a_writer_through_a_link(tmp_path: Path) -> No
 
 def test_a_lock_is_no_link_and_no_second_name(lake: Path) -> None:
     checkpoint = parse_location(str(lake / "lake/chk"))
-    place = lock_file(checkpoint)
+    place = locate_lock_file(checkpoint)
     place.parent.mkdir()
     for put in (place.symlink_to, place.hardlink_to):
         put(lake / "victim/secret")
@@ -329,7 +329,7 @@ def test_a_lock_is_no_link_and_no_second_name(lake: Path) -> None:
 
 def test_a_pipe_in_the_place_of_a_lock_hangs_nobody(lake: Path) -> None:
     checkpoint = parse_location(str(lake / "lake/chk"))
-    place = lock_file(checkpoint)
+    place = locate_lock_file(checkpoint)
     place.parent.mkdir()
     os.mkfifo(place)
     with pytest.raises(StorageError), hold_checkpoint(str(checkpoint), place):

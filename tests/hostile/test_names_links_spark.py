@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.observe.open_query import CheckpointHasLinksError, gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.process.java import Java
@@ -44,7 +44,7 @@ def run(folder: Path, java: Java) -> list[list[object]]:
     conf = {"spark.driver.memory": "600m"}
     with (
         log.open("wb") as output,
-        submit(script, arguments, environment=default_spark(), java=java, conf=conf, output=output) as child,
+        submit(script, arguments, environment=find_default_spark(), java=java, conf=conf, output=output) as child,
     ):
         ended = child.wait(DEADLINE_SECONDS)
         assert ended is not None

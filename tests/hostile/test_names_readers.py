@@ -13,10 +13,10 @@ import pytest
 import lastgood
 from lastgood.ledger.opening import open_ledger
 from lastgood.observe.ledger import fill_from_records
-from lastgood.observe.recorded import tail_of
+from lastgood.observe.recorded import read_tail
 from lastgood.records.record import Progress
 from lastgood.spark.agent.files import RecordFileWriter
-from lastgood.spark.record_sinks import BesideCheckpoints, records_folder, sink_for
+from lastgood.spark.record_sinks import BesideCheckpoints, locate_records, open_record_taker
 from lastgood.storage.local_tree import LinkNotFollowedError
 from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID
@@ -197,7 +197,7 @@ def test_records_beside_a_checkpoint_are_for_their_owner_alone(lake: Location, t
     (tmp_path / "lake/chk.lastgood").rmdir()
     before = os.umask(0)
     try:
-        sink_for(records_folder(lake), root=lake).write([told()])
+        open_record_taker(locate_records(lake), root=lake).write([told()])
     finally:
         os.umask(before)
     folder = tmp_path / "lake/chk.lastgood/records"
@@ -208,13 +208,13 @@ def test_records_beside_a_checkpoint_are_for_their_owner_alone(lake: Location, t
 def test_a_folder_for_records_that_was_named_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "named").symlink_to(tmp_path / "disk")
-    sink_for(parse_location(str(tmp_path / "named"))).write([told()])
+    open_record_taker(parse_location(str(tmp_path / "named"))).write([told()])
     assert len(list((tmp_path / "disk").iterdir())) == 1
 
 
 def test_records_are_not_read_through_a_link_that_takes_their_place(lake: Location, tmp_path: Path) -> None:
     """He puts it there between the listing and the reading."""
-    folder = records_folder(lake)
+    folder = locate_records(lake)
     RecordFileWriter(Path(folder.path)).write([told()])
     storage = open_storage(lake)
     assert isinstance(storage, LocalStorage)
@@ -224,8 +224,8 @@ def test_records_are_not_read_through_a_link_that_takes_their_place(lake: Locati
     (Path(folder.path) / name).unlink()
     (Path(folder.path) / name).symlink_to(tmp_path / "victim/secret")
     with pytest.raises(LinkNotFollowedError):
-        tail_of(storage, folder / name)
-    assert tail_of(storage.leaving_links_out(), folder / name) == b""
+        read_tail(storage, folder / name)
+    assert read_tail(storage.leaving_links_out(), folder / name) == b""
 
     class Listed(LocalStorage):
         def scan(self, folder: Location, *, facts: bool = True) -> Any:

@@ -15,7 +15,7 @@ from hostile.attacker import Told
 
 from lastgood.audit.specification import require_own_sink
 from lastgood.delta_log import own_files
-from lastgood.delta_log.own_files import TableLeadsElsewhereError, leads_elsewhere, require_own_files
+from lastgood.delta_log.own_files import TableLeadsElsewhereError, may_lead_elsewhere, require_own_files
 from lastgood.errors import StorageError
 from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.offset_columns import OffsetColumns
@@ -92,14 +92,14 @@ def test_deletion_vector_elsewhere_is_not_opened(number: int, table: Path, tmp_p
     ],
 )
 def test_file_elsewhere_is_not_opened(path: str, table: Path) -> None:
-    assert leads_elsewhere(path)
+    assert may_lead_elsewhere(path)
     change(log(table), lambda add: add.update(path=path))
     opened(table)
 
 
 @pytest.mark.parametrize("path", ["part-0.parquet", "date=2026-11-21/part 0.parquet", "a%20b/..c", "x%3Dy/%25"])
 def test_file_of_the_table_is_one(path: str) -> None:
-    assert not leads_elsewhere(path)
+    assert not may_lead_elsewhere(path)
 
 
 def test_shallow_clone_is_not_opened(table: Path) -> None:
@@ -192,4 +192,4 @@ def hang() -> None:
 
 def test_sound_tables_are_read_as_before(table: Path) -> None:
     assert read_offsets(parse_location(str(table)), COLUMNS, topic="orders").held == {"orders": {0: ((0, 2),)}}
-    assert own_files.leads_elsewhere("part-0.parquet") is False
+    assert own_files.may_lead_elsewhere("part-0.parquet") is False

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.journal.incidents import list_incidents
-from lastgood.journal.room import recoveries
-from lastgood.mirror.backups import BackupMissingError, backups_folder, list_backups, new_backup, remove_older
+from lastgood.journal.room import list_recoveries
+from lastgood.mirror.backups import BackupMissingError, list_backups, locate_backups, make_backup, remove_older
 from lastgood.mirror.copies import decode_copies
 from lastgood.operations import backup as verbs
 from lastgood.recovery.prover import _copy
@@ -53,7 +53,7 @@ def lake(tmp_path: Path) -> Path:
     victim.mkdir()
     (victim / "secret.json").write_bytes(b"{}")
     copies = [Copy("q", "metadata", AT_MS, None, b'{"id":"q"}'), Copy("q", "offsets/7", AT_MS, None, b"v1\n{}\n1")]
-    backup, content = new_backup(copies, at_ms=AT_MS, mark="7f3a")
+    backup, content = make_backup(copies, at_ms=AT_MS, mark="7f3a")
     (victim / "secret.jsonl.gz").write_bytes(content)
     folder = tmp_path / "lake/chk.lastgood/backups"
     folder.mkdir(parents=True)
@@ -65,8 +65,8 @@ def lake(tmp_path: Path) -> Path:
 def test_a_backup_that_says_it_is_another_one_is_none(lake: Path) -> None:
     before = state_of(lake / "victim")
     checkpoint = str(lake / "lake/chk")
-    folder = backups_folder(parse_location(checkpoint))
-    assert verbs.backups(resolve_target(checkpoint)) == []
+    folder = locate_backups(parse_location(checkpoint))
+    assert verbs.find_backups(resolve_target(checkpoint)) == []
     assert remove_older(STORAGE, folder, before_ms=AT_MS + 1) == []
     for wanted in (ELSEWHERE, ID):
         with pytest.raises(BackupMissingError):
@@ -91,15 +91,15 @@ def test_only_names_as_lastgood_makes_them_are_ids(tmp_path: Path, name: str) ->
     work = tmp_path / "chk.lastgood"
     for kind in ("backups", "incidents", "recoveries"):
         (work / kind).mkdir(parents=True, exist_ok=True)
-    backup, _ = new_backup([Copy(None, "metadata", 1, 1, b"x")], at_ms=AT_MS, mark="7f3a")
+    backup, _ = make_backup([Copy(None, "metadata", 1, 1, b"x")], at_ms=AT_MS, mark="7f3a")
     placed = [work / f"backups/{name}.json", work / f"incidents/{name}.json", work / f"recoveries/{name}"]
     if name in (".", ".."):
         return
     placed[0].write_text(json.dumps(replace(backup, id=name).to_json()))
     placed[1].write_text("{}")
     placed[2].mkdir(exist_ok=True)
-    backups = [each.id for each in list_backups(STORAGE, backups_folder(location))]
-    ids = [*backups, *list_incidents(STORAGE, location), *recoveries(STORAGE, location)]
+    backups = [each.id for each in list_backups(STORAGE, locate_backups(location))]
+    ids = [*backups, *list_incidents(STORAGE, location), *list_recoveries(STORAGE, location)]
     placed[0].unlink()
     placed[1].unlink()
     placed[2].rmdir()
@@ -114,7 +114,7 @@ def test_digits_of_other_scripts_are_none(tmp_path: Path, digits: str) -> None:
     incidents = tmp_path / "chk.lastgood/incidents"
     incidents.mkdir()
     (incidents / f"{digits}-002156-7f3a.json").write_text("{}")
-    assert recoveries(STORAGE, location) == []
+    assert list_recoveries(STORAGE, location) == []
     assert list_incidents(STORAGE, location) == []
 
 
@@ -139,7 +139,7 @@ def test_a_copy_or_backup_of_no_time_is_none(lake: Path, time: object) -> None:
     folder = lake / "lake/chk.lastgood/backups"
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID, "at_ms": time}))
-    assert verbs.backups(resolve_target(str(lake / "lake/chk"))) == []
+    assert verbs.find_backups(resolve_target(str(lake / "lake/chk"))) == []
 
 
 def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID}))
     (folder / "20261121-002156-7f3b.json").write_text(json.dumps({**told, "id": ID}))  # a copy of it by hand
-    assert [each.id for each in verbs.backups(resolve_target(str(lake / "lake/chk")))] == [ID]
+    assert [each.id for each in verbs.find_backups(resolve_target(str(lake / "lake/chk")))] == [ID]
 
 
 class Bucket:

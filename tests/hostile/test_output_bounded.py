@@ -16,7 +16,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.cli import apply
 from lastgood.recovery.warrant import Outside
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.visible import SHOWN_MAX, TEXT_MAX, WHOLE, excerpt, first_lines, shortened
+from lastgood.visible import SHOWN_MAX, TEXT_MAX, WHOLE, shorten, take_excerpt, take_first_lines
 
 MANY = 3_000
 PAGE_MAX = 200_000
@@ -129,14 +129,14 @@ def test_report_of_a_plan_looks_at_each_step_so_many_times_and_no_more(
     attacker: Attacker, plan: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 0
-    hide = redaction.redacted
+    hide = redaction.redact
 
     def counted(text: str) -> str:
         nonlocal count
         count += 1
         return hide(text)
 
-    monkeypatch.setattr("lastgood.written.redacted", counted)
+    monkeypatch.setattr("lastgood.written.redact", counted)
     looks = []
     step = plan["steps"][0]
     for steps in (500, 1_000):
@@ -151,12 +151,12 @@ def test_report_of_a_plan_looks_at_each_step_so_many_times_and_no_more(
 
 
 def test_excerpt_says_how_many_more() -> None:
-    assert list(first_lines(map(str, range(60_000))))[SHOWN_MAX:] == [f"and 59,950 more: {WHOLE}"]
-    assert list(first_lines(["a", "b"])) == ["a", "b"]
-    assert excerpt(range(3), 2).in_a_line == "0, 1, and 1 more"
-    assert excerpt(range(3)).in_a_line == "0, 1, 2"
-    assert shortened("a" * TEXT_MAX) == "a" * TEXT_MAX
-    assert len(shortened("a" * 10_000_000)) < TEXT_MAX + 50
+    assert list(take_first_lines(map(str, range(60_000))))[SHOWN_MAX:] == [f"and 59,950 more: {WHOLE}"]
+    assert list(take_first_lines(["a", "b"])) == ["a", "b"]
+    assert take_excerpt(range(3), 2).in_a_line == "0, 1, and 1 more"
+    assert take_excerpt(range(3)).in_a_line == "0, 1, 2"
+    assert shorten("a" * TEXT_MAX) == "a" * TEXT_MAX
+    assert len(shorten("a" * 10_000_000)) < TEXT_MAX + 50
 
 
 @pytest.mark.parametrize("touched", [[Outside("a file", "x", "y")] * (SHOWN_MAX + 1), [Outside("a" * 9_000, "x", "y")]])
@@ -166,5 +166,5 @@ def test_nobody_is_asked_to_allow_what_was_not_shown(touched: list[Outside], mon
     monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(apply, "print_plan", lambda *_: asked.append("plan"))
     monkeypatch.setattr("click.confirm", lambda *_, **__: asked.append("confirmed"))
-    assert apply._confirmed(None, touched) is False  # type: ignore[arg-type]
+    assert apply._is_confirmed(None, touched) is False  # type: ignore[arg-type]
     assert asked == []

@@ -14,7 +14,7 @@ import pytest
 
 from lastgood.checkpoint.layout import LogFile, LogName, TemporaryFile, classify
 from lastgood.recovery.sweeping import KEPT_MS, sweep_drafts
-from lastgood.storage.drafts import draft_name, is_draft
+from lastgood.storage.drafts import is_draft, make_draft_name
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -43,23 +43,23 @@ def _put(file: Path, *, is_old: bool = True) -> Path:
 
 
 def test_draft_is_a_temporary_file_to_spark_and_to_us() -> None:
-    assert classify(f"offsets/{draft_name('5')}") == TemporaryFile(LogFile("offsets", LogName(5, False, True)))
+    assert classify(f"offsets/{make_draft_name('5')}") == TemporaryFile(LogFile("offsets", LogName(5, False, True)))
     assert classify(f"offsets/.5.{uuid.uuid4()}.tmp") == TemporaryFile(LogFile("offsets", LogName(5, False, True)))
-    assert len(draft_name("x" * 255)) <= 255
-    for name in (f".5.{uuid.uuid4()}.tmp", f"{uuid.uuid4()}.tmp", ".lastgood-draft.5.tmp", f"a{draft_name('5')}"):
+    assert len(make_draft_name("x" * 255)) <= 255
+    for name in (f".5.{uuid.uuid4()}.tmp", f"{uuid.uuid4()}.tmp", ".lastgood-draft.5.tmp", f"a{make_draft_name('5')}"):
         assert not is_draft(name)
 
 
 def test_repair_sweeps_what_is_left_of_ours_and_nothing_else(checkpoint: Path) -> None:
     beside = checkpoint.with_name("chk.lastgood")
     left = [
-        _put(folder / draft_name("7"))
+        _put(folder / make_draft_name("7"))
         for folder in (beside, beside / "recoveries" / "x", checkpoint, checkpoint / "offsets", checkpoint / "commits")
     ]
     kept = [
         _put(checkpoint / "offsets" / f".5.{uuid.uuid4()}.tmp"),
         _put(checkpoint / "commits" / f".5.{uuid.uuid4()}.TID77.tmp"),
-        _put(checkpoint / "offsets" / draft_name("9"), is_old=False),
+        _put(checkpoint / "offsets" / make_draft_name("9"), is_old=False),
         _put(beside / f".mine.{uuid.uuid4()}.tmp"),
         _put(beside / ".lastgood-draft.notes"),
     ]
@@ -93,9 +93,9 @@ open_writable(place).write(place / "offsets" / "5", b"half")
 
 def test_folder_or_link_of_such_a_name_harms_nothing(checkpoint: Path, tmp_path: Path) -> None:
     victim = _put(tmp_path / "victim")
-    link = checkpoint / "offsets" / draft_name("1")
+    link = checkpoint / "offsets" / make_draft_name("1")
     link.symlink_to(victim)
-    (checkpoint / "offsets" / draft_name("2")).mkdir()
+    (checkpoint / "offsets" / make_draft_name("2")).mkdir()
     location = parse_location(str(checkpoint))
     sweep_drafts(open_writable(location), location, now_ms=time.time_ns() // 1_000_000)
     assert victim.read_bytes() == b"half"

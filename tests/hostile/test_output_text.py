@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.cli.output import console, print_json, styled
-from lastgood.cli.timeline import timeline
+from lastgood.cli.output import make_console, make_styled, print_json
+from lastgood.cli.timeline import open_timeline
 from lastgood.errors import UsageError
-from lastgood.incident.report_page import _code, _text
+from lastgood.incident.report_page import _escape_text, _format_code
 from lastgood.supervise import events
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.visible import json_line, visible
+from lastgood.visible import format_json_line, make_visible
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 EVIL = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt.\u2066\u200b\u061c\ufeff\x7f\r\nb [bold]x[/bold] [/] :bug: \udc80"
@@ -30,17 +30,17 @@ BAD += [chr(each) for each in (*range(0x2060, 0x2070), 0xFEFF, 0xD800, 0xDFFF, 0
 
 @pytest.mark.parametrize("char", BAD)
 def test_every_such_character_is_shown(char: str) -> None:
-    assert visible(f"a{char}b").isprintable()
-    line = json_line({char: char})
+    assert make_visible(f"a{char}b").isprintable()
+    line = format_json_line({char: char})
     assert line.isascii()
     assert json.loads(line) == {char: char}
 
 
 def test_harmless_text_stays_as_it_is() -> None:
     text = "Bestellungen für 東京, naïve 🛒 [x] \\ :bug:"
-    assert visible(text) == text
-    assert json.loads(json_line(text)) == text
-    assert text.replace("\\", "\\\\") in json_line(text)
+    assert make_visible(text) == text
+    assert json.loads(format_json_line(text)) == text
+    assert text.replace("\\", "\\\\") in format_json_line(text)
 
 
 def _printed(capsys: pytest.CaptureFixture[str]) -> str:
@@ -51,11 +51,11 @@ def test_printed_text_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[st
     from rich.table import Table
     from rich.text import Text
 
-    out = console()
+    out = make_console()
     table = Table(box=None)
     table.add_column("")
     table.add_row(EVIL)
-    for what in (EVIL, styled(EVIL), styled(("x", "bold"), (EVIL, "red")), Text(EVIL), table):
+    for what in (EVIL, make_styled(EVIL), make_styled(("x", "bold"), (EVIL, "red")), Text(EVIL), table):
         out.print(what)
         told = _printed(capsys)
         assert told.rstrip("\n").strip().removeprefix("x").replace(r"\x07", "").replace(r"\r", "") == SHOWN.replace(
@@ -68,8 +68,8 @@ def test_status_line_on_a_terminal_parses_no_markup() -> None:
 
     out = Terminal(file=io.StringIO(), force_terminal=True, markup=False, emoji=False, width=400)
     with out.status("looking") as shown:
-        shown.update(styled(EVIL))
-        out.print(styled((EVIL, "bold")))
+        shown.update(make_styled(EVIL))
+        out.print(make_styled((EVIL, "bold")))
     told = out.file.getvalue()  # type: ignore[attr-defined]
     assert r"\x1b]0;owned" in told
     assert not {"\x07", "\x9b", "\u202e", "\u2066"} & set(told)
@@ -85,7 +85,7 @@ def test_status_line_on_a_terminal_parses_no_markup() -> None:
     ],
 )
 def test_event_of_run_stays_one_line(event: events.Event, capsys: pytest.CaptureFixture[str]) -> None:
-    with timeline(console(), live=False) as listen:
+    with open_timeline(make_console(), live=False) as listen:
         listen(event)
     told = _printed(capsys)
     assert told.count("\n") == 1 + len(getattr(event, "rests_on", []))  # each on a line of its own
@@ -156,12 +156,12 @@ def test_names_in_a_checkpoint_are_shown_as_text(tmp_path: Path, is_terminal: bo
 def test_report_shows_foreign_text_as_text(text: str) -> None:
     import re
 
-    from lastgood.incident.report_page import _code, _text
+    from lastgood.incident.report_page import _escape_text, _format_code
 
-    told = _text(f"{text}\n# not a head\u202e\x1b[2J")
+    told = _escape_text(f"{text}\n# not a head\u202e\x1b[2J")
     assert told.isprintable()
     assert not re.search(r"(?<!\\)[`*_\[\]<>|#&~!]", told)
-    assert "\n" not in _code(text + "\n")
+    assert "\n" not in _format_code(text + "\n")
 
 
 _CELLS = (re.compile(r"(?<!\\)\|"), re.compile(r"(?:\\[\\|]|\\(?![\\|])|[^|\\])+"))
@@ -173,7 +173,7 @@ _CELLS = (re.compile(r"(?<!\\)\|"), re.compile(r"(?:\\[\\|]|\\(?![\\|])|[^|\\])+
 )
 def test_no_code_in_a_table_ends_its_cell(text: str) -> None:
     """Then what follows would be read as Markdown, or as HTML."""
-    told = _code(text)
+    told = _format_code(text)
     bars, pieces = _CELLS
     assert bars.search(told) is None
     assert pieces.fullmatch(told) is not None
@@ -181,5 +181,5 @@ def test_no_code_in_a_table_ends_its_cell(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["- a", "+ a", "---", "===", "1. a", "12) a", "- [ ] a"])
 def test_text_at_the_beginning_of_a_line_is_no_list_and_no_line(text: str) -> None:
-    assert re.match(r"[-+=]|\d+[.)]", _text(text)) is None
-    assert _text(text).replace("\\", "") == text
+    assert re.match(r"[-+=]|\d+[.)]", _escape_text(text)) is None
+    assert _escape_text(text).replace("\\", "") == text

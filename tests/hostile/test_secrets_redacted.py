@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spellings import FORMS, SECRET, SPELLINGS, spelled
 
-from lastgood.redaction import also_redact, is_secret_name, redact_nothing_else, redacted, redacted_json, redacted_words
-from lastgood.signing import new_key, to_text
+from lastgood.redaction import add_redaction, is_secret_name, redact, redact_json, redact_nothing_else, redact_words
+from lastgood.signing import format_keys, make_key
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_a_secret_is_hidden_in_every_spelling(name: str) -> None:
     text = spelled(name)
     assert SECRET in text
-    hidden = redacted(text)
+    hidden = redact(text)
     assert SECRET not in hidden
     assert "***" in hidden
 
@@ -28,26 +28,26 @@ def test_a_secret_is_hidden_in_every_spelling(name: str) -> None:
     "around", ["Caused by: {}", "x {} failed, see a@b", "[{}]", "({})", "'{}'", "{}; b=1\nnext {}"]
 )
 def test_what_stands_around_it_does_not_matter(name: str, around: str) -> None:
-    hidden = redacted(around.replace("{}", spelled(name)))
+    hidden = redact(around.replace("{}", spelled(name)))
     assert SECRET not in hidden
-    assert redacted(hidden) == hidden
+    assert redact(hidden) == hidden
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_json_stays_the_same_json(name: str) -> None:
     told = {"before": [1, None, "x"], "error": spelled(name), "list": [spelled(name)], "n": {"a": 2.5}, "mail": "a@b"}
     for text in (json.dumps(told), json.dumps(told, indent=1), json.dumps({"inner": json.dumps(told)})):
-        hidden = redacted(text)
+        hidden = redact(text)
         assert SECRET not in hidden
         read = json.loads(hidden)
         read = json.loads(read["inner"]) if "inner" in read else read
         assert (read["before"], read["n"], read["mail"]) == (told["before"], told["n"], told["mail"])
-    assert SECRET not in json.dumps(redacted_json(told))
+    assert SECRET not in json.dumps(redact_json(told))
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_secret_is_known_by_its_form(name: str) -> None:
-    assert redacted(f"id {FORMS[name]}, then") == "id ***, then"
+    assert redact(f"id {FORMS[name]}, then") == "id ***, then"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_secret_is_known_by_its_form(name: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_the_words_of_a_command_are_read_as_words() -> None:
@@ -83,9 +83,9 @@ def test_the_words_of_a_command_are_read_as_words() -> None:
         "y",
     ]
     hidden = ["spark-submit", "--conf", "spark.my.password=***", "--password", "***", "--token", "--x", "y"]
-    assert redacted_words(words) == hidden
-    assert redacted_words(hidden) == hidden
-    assert redacted_json({"command": words}) == {"command": hidden}
+    assert redact_words(words) == hidden
+    assert redact_words(hidden) == hidden
+    assert redact_json({"command": words}) == {"command": hidden}
 
 
 _LETTERS = [
@@ -128,14 +128,14 @@ _LONG = [
 @settings(max_examples=400)
 @given(st.lists(_PIECES, max_size=12).map("".join))
 def test_what_is_hidden_stays_as_it_is(text: str) -> None:
-    hidden = redacted(text)
-    assert redacted(hidden) == hidden
+    hidden = redact(text)
+    assert redact(hidden) == hidden
 
 
 @settings(max_examples=200)
 @given(st.recursive(st.none() | st.integers() | _PIECES, lambda each: st.lists(each) | st.dictionaries(_PIECES, each)))
 def test_any_json_stays_json(value: object) -> None:
-    assert type(json.loads(redacted(json.dumps(value)))) is type(value)
+    assert type(json.loads(redact(json.dumps(value)))) is type(value)
 
 
 @pytest.mark.parametrize("piece", _LONG)
@@ -152,7 +152,7 @@ def test_the_work_grows_as_the_text_does(piece: str) -> None:
         text = piece * (size // len(piece))
         sys.setprofile(count)
         try:
-            redacted(text)
+            redact(text)
         finally:
             sys.setprofile(None)
         return calls
@@ -163,22 +163,22 @@ def test_the_work_grows_as_the_text_does(piece: str) -> None:
 def test_the_user_may_count_more_as_secret() -> None:
     assert not is_secret_name("iban")
     try:
-        also_redact("(?i)iban")
-        also_redact(None, r"\bDE\d{20}\b")
-        assert redacted("iban=DE12, then DE12500105170648489890") == "iban=***, then ***"
-        assert redacted("password=x") == "password=***"
+        add_redaction("(?i)iban")
+        add_redaction(None, r"\bDE\d{20}\b")
+        assert redact("iban=DE12, then DE12500105170648489890") == "iban=***, then ***"
+        assert redact("password=x") == "password=***"
         with pytest.raises(ValueError, match="empty"):
-            also_redact("x*")
+            add_redaction("x*")
     finally:
         redact_nothing_else()
-    assert redacted("iban=DE12") == "iban=DE12"
+    assert redact("iban=DE12") == "iban=DE12"
 
 
 def test_a_key_of_our_own_that_was_printed_by_mistake_is_hidden() -> None:
     """As in the log of an application that prints its environment."""
-    key = new_key()
-    secret, text = key.line.split(":")[-1], to_text([key])
+    key = make_key()
+    secret, text = key.line.split(":")[-1], format_keys([key])
     for each in (key.line, f"LASTGOOD_KEY={text}", json.dumps({"env": text})):
         assert secret in each
-        assert secret not in redacted(each)
-        assert key.id in redacted(each)
+        assert secret not in redact(each)
+        assert key.id in redact(each)

@@ -14,11 +14,11 @@ from hostile.attacker import call
 from spellings import SECRET, SPELLINGS, spelled
 
 from lastgood.cli.main import main
-from lastgood.failures.ending import cause_of, error_line
+from lastgood.failures.ending import find_cause, format_error
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ledger.telling import telling_of
+from lastgood.ledger.telling import make_telling
 from lastgood.records.record import ChainedException, RecordedFailure, Terminated
-from lastgood.redaction import as_told
+from lastgood.redaction import redact_told
 from lastgood.spark.record_sinks import AsTold
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -72,10 +72,10 @@ SEVERAL = """\
 
 @pytest.mark.parametrize("line", [*LINES, TOKEN])
 def test_rows_are_cut_from_the_line_of_a_failure(line: str) -> None:
-    shown = error_line(
+    shown = format_error(
         RecordedFailure(causes=(ChainedException(language="python", class_name="ValueError", message=line),))
     )
-    printed = cause_of(f"Traceback (most recent call last):\nValueError: {line}\n", None).line
+    printed = find_cause(f"Traceback (most recent call last):\nValueError: {line}\n", None).line
     for each in (shown, printed):
         assert each is not None
         assert "alice" not in each
@@ -86,15 +86,15 @@ def test_rows_are_cut_from_the_line_of_a_failure(line: str) -> None:
 def test_secrets_are_hidden_in_the_line_of_a_failure(name: str) -> None:
     line = f"could not connect: {spelled(name).splitlines()[0]}"
     assert SECRET not in (
-        error_line(RecordedFailure(causes=(ChainedException(language="java", class_name="x.E", message=line),))) or ""
+        format_error(RecordedFailure(causes=(ChainedException(language="java", class_name="x.E", message=line),))) or ""
     )
-    assert SECRET not in (cause_of(f"x.SQLException: {spelled(name)}\n", None).line or "")
+    assert SECRET not in (find_cause(f"x.SQLException: {spelled(name)}\n", None).line or "")
 
 
 def test_a_failure_is_classified_by_the_whole_text() -> None:
     text = 'ValueError: password=hunter2 in Row(a="x")\n'
-    assert cause_of(text, None).cls is cause_of(text.replace("hunter2", "other"), None).cls
-    assert isinstance(cause_of(text, None).cls, FailureClass)
+    assert find_cause(text, None).cls is find_cause(text.replace("hunter2", "other"), None).cls
+    assert isinstance(find_cause(text, None).cls, FailureClass)
 
 
 KEPT = [
@@ -112,12 +112,12 @@ KEPT = [
 
 @pytest.mark.parametrize("line", KEPT)
 def test_what_is_no_row_stays(line: str) -> None:
-    shown = error_line(RecordedFailure(causes=(ChainedException(language="python", class_name="E", message=line),)))
+    shown = format_error(RecordedFailure(causes=(ChainedException(language="python", class_name="E", message=line),)))
     assert shown == f"E: {line}"
 
 
 def test_rows_below_a_line_are_cut_as_well() -> None:
-    told = as_told(SEVERAL)
+    told = redact_told(SEVERAL)
     assert "alice" not in told
     assert "-5" not in told
     assert told.endswith("\n\tat org.apache.spark.sql.delta.constraints.CheckDeltaInvariant")
@@ -128,7 +128,7 @@ def test_rows_are_left_where_somebody_has_asked_for_them(line: str) -> None:
     failure = RecordedFailure(
         causes=(ChainedException(language="python", class_name="ValueError", message=f"{line} password=hunter2"),)
     )
-    shown = error_line(failure, show_data=True) or ""
+    shown = format_error(failure, show_data=True) or ""
     assert "alice" in shown
     assert "hunter2" not in shown
 
@@ -170,7 +170,7 @@ def test_neither_ledger_nor_recorder_keeps_rows(line: str) -> None:
     record = Terminated(
         recorded_at_ms=1, query_id="q", failure=RecordedFailure(message=f"{line} {secret}", causes=(cause,))
     )
-    (kept,) = telling_of([record]).failures
+    (kept,) = make_telling([record]).failures
     taken: list[dict[str, Any]] = []
 
     class Kept:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import ConfigError
-from lastgood.redaction import redact_nothing_else, redacted
+from lastgood.redaction import redact, redact_nothing_else
 from lastgood.settings.config import Config
 
 PIPELINE = '[pipeline.a]\ncommand = ["true"]\n'
@@ -27,7 +27,7 @@ def test_the_configuration_names_more(tmp_path: Path) -> None:
     file = tmp_path / "lastgood.toml"
     file.write_text(f"[redact]\nregex = '(?i)iban'\nstring_regex = 'C-[0-9]+'\n{PIPELINE}")
     Config(file).pipelines()
-    assert redacted("iban=DE12 of C-17, password=x") == "iban=*** of ***, password=***"
+    assert redact("iban=DE12 of C-17, password=x") == "iban=*** of ***, password=***"
 
 
 @pytest.mark.parametrize("told", ["regex = '('", "string_regex = 'x*'", "regexp = 'x'", "regex = 5"])

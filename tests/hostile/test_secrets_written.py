@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spellings import SECRET, SPELLINGS, spelled
 
-from lastgood.journal.incident import Attempt, Incident, kept_plan, parse_incident
+from lastgood.journal.incident import Attempt, Incident, parse_incident, shorten_plan
 from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import RecoveryStage, Room
 from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink
@@ -25,7 +25,7 @@ from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.supervise import events
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.written import as_written
+from lastgood.written import redact_written
 
 EVENTS = [each for each in events.Event.__subclasses__() if each.__module__ == events.__name__]
 
@@ -82,7 +82,7 @@ def vars_of(step: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_nor_can_an_incident_or_a_stage(plan: Plan, name: str, tmp_path: Path) -> None:
     text = told(name)
-    kept = kept_plan(talkative(plan, text))
+    kept = shorten_plan(talkative(plan, text))
     attempt = Attempt(at_ms=1, did="stop", because=text, seconds=1.0, plan=kept, proof=text, file=text)
     incident = Incident(
         id="20261121-160100-aaaa",
@@ -120,8 +120,8 @@ _TEXTS = st.sampled_from([*map(told, SPELLINGS), "/chk/token=5", "a", "password"
 @settings(max_examples=200)
 @given(st.recursive(st.none() | st.integers() | _TEXTS, lambda each: st.lists(each) | st.dictionaries(_TEXTS, each)))
 def test_a_second_time_nothing_changes(value: object) -> None:
-    once = as_written({"value": value, "evidence": value, "path": value})
-    assert as_written(once) == once
+    once = redact_written({"value": value, "evidence": value, "path": value})
+    assert redact_written(once) == once
 
 
 def test_a_folder_whose_name_looks_like_a_secret_is_repaired_all_the_same(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lastgood.cli.main import VERBS
 from lastgood.cli.main import lastgood as command_line
 from lastgood.records.record import ChainedException, RecordedFailure, Terminated
 from lastgood.redaction import redact_nothing_else
-from lastgood.spark.record_sinks import AsTold, records_folder, sink_for
+from lastgood.spark.record_sinks import AsTold, locate_records, open_record_taker
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -164,7 +164,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         language="java", class_name="x.E", message=f"{BROKEN_ROW} {ERROR}", message_parameters={"v": ROW}
     )
     failure = RecordedFailure(message=ERROR, causes=(cause,))
-    records = AsTold(sink_for(records_folder(parse_location(str(made.checkpoint)))))
+    records = AsTold(open_record_taker(locate_records(parse_location(str(made.checkpoint)))))
     records.write([Terminated(recorded_at_ms=1, query_id=QUERY_ID, failure=failure).to_json()])
     records.close()
     yield made

@@ -10,7 +10,7 @@ import pytest
 from hostile.attacker import Answer, call
 from hostile.sentinels import ROW, SECRET, require_none, require_none_in
 
-from lastgood.lab.spark import default_spark, quick_conf, submit_command
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command
 from lastgood.process.java import Java
 from lastgood.redaction import redact_nothing_else
 
@@ -30,9 +30,9 @@ def here(tmp_path: Path, java: Java, monkeypatch: pytest.MonkeyPatch) -> Iterato
         (source / f"{number}.txt").write_text(f"{ROW if number == FILES - 1 else number}\n")
     conf = tmp_path / "conf"
     conf.mkdir()
-    said = {**quick_conf(default_spark(), java), "spark.my.password": SECRET}
+    said = {**make_quick_conf(find_default_spark(), java), "spark.my.password": SECRET}
     (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in said.items()))
-    spark = default_spark()
+    spark = find_default_spark()
     words = [str(tmp_path / "lake"), f"sqlite:///{tmp_path}/home/ledger.db"]
     env = {
         "JAVA_HOME": str(java.home),

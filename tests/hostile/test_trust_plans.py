@@ -110,9 +110,9 @@ def table_id(folder: Path) -> str:
 
 def parsed(plan: Told) -> Told:
     """The same with its lines for people as lastgood would write them; a forger copies the code."""
-    from lastgood.journal.plan_file import _plan
+    from lastgood.journal.plan_file import _parse_plan
 
-    return _plan(plan).to_json()
+    return _parse_plan(plan).to_json()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -17,10 +17,10 @@ from planning import read
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
+from lastgood.checkpoint.source_offsets import SourceOffset, get_topics
 from lastgood.planning.draft import Draft
 from lastgood.query.observation import Observation, RepairFacts
-from lastgood.query.topics import plans_of, times_to_ask
+from lastgood.query.topics import collect_offset_entries, list_times_to_ask
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS
@@ -435,7 +435,7 @@ class Life:
         self.begun = begun or None
 
     def kafka(self, checkpoint: Checkpoint) -> KafkaFacts:
-        times = times_to_ask(plans_of(checkpoint), checkpoint.last_committed)
+        times = list_times_to_ask(collect_offset_entries(checkpoint), checkpoint.last_committed)
         return KafkaFacts(
             "broker:9092",
             self.now_ms,
@@ -505,4 +505,4 @@ def _text(ends: Mapping[Place, int]) -> str:
 
 
 def _ends(offset: SourceOffset) -> Ends:
-    return {(topic, p): at for topic, parts in topics_of(offset).items() for p, at in parts.items()}
+    return {(topic, p): at for topic, parts in get_topics(offset).items() for p, at in parts.items()}

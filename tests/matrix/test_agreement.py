@@ -24,7 +24,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.diagnosis.grade import Grade, choose_grade
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
@@ -207,7 +207,7 @@ class Laboratory:
 
     def _wrong_grade(self, truth: Truth, world: Observation) -> Iterator[str]:
         report = diagnose(world, SPARK_4_2)
-        grade = grade_of(report)
+        grade = choose_grade(report)
         errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
         told = f"{truth}: {grade.name} {errors}"
         if truth.kind in ("silent", "fence") or (truth.kind, truth.mark) == ("delta", -1):
@@ -238,7 +238,7 @@ def _summed(went: bool, rows: Counter[int]) -> str:
 def _wrong_plan(truth: Truth, world: Observation, folder: Path, found: Draft) -> Iterator[str]:
     report = diagnose(world, SPARK_4_2)
     errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
-    if found.is_plain and found.guarantee is EXACT and grade_of(report) is Grade.LOSING:
+    if found.is_plain and found.guarantee is EXACT and choose_grade(report) is Grade.LOSING:
         yield f"and there is {errors}"
     if found.guarantee is EXACT and any("though" in line for line in found.rests_on):
         yield f"and rests on {found.rests_on}"

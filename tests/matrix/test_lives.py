@@ -19,7 +19,7 @@ from planning import carried_out
 
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.diagnosis.grade import Grade, choose_grade
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
@@ -289,7 +289,7 @@ def _is_called_sound(world: Observation) -> bool:
     """Whether `diagnose` has nothing to say against a plain start."""
     report = diagnose(world, SPARK_4_2)
     is_warned = any(each.severity >= Severity.WARNING for each in report.findings)
-    return grade_of(report) in SOUND and not is_warned and not report.restart.unknowns
+    return choose_grade(report) in SOUND and not is_warned and not report.restart.unknowns
 
 
 def _comes(life: Life, word: Guarantee) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pytest
 from answering import REFUSALS, SENSELESS, Answer, Server, body, falling_silent
 from schedulers import ALIVE, DEAD, UNKNOWN, driver_check, run_driver_check
 
-from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.lab.ports import LOOPBACK, find_free_port
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_master_that_is_not_in_charge_proves_nothing(server: Server, status: str
 def test_one_master_in_charge_is_enough_and_two_are_none(server: Server) -> None:
     server.answers[MASTER] = master(completed=(spark_driver("FAILED"),))
     with closing(Server({MASTER: master(status="STANDBY")})) as other:
-        assert ask_masters(other.url, f"http://{LOOPBACK}:{free_port()}", server.url) == DEAD
+        assert ask_masters(other.url, f"http://{LOOPBACK}:{find_free_port()}", server.url) == DEAD
         other.answers[MASTER] = master(completed=(spark_driver("FAILED"),))
         assert ask_masters(other.url, server.url) == UNKNOWN
 
@@ -207,7 +207,7 @@ def test_resource_manager_that_stands_by_sends_on_to_the_one_in_charge(server: S
     there = {APPS: (307, f"{server.url}{APPS}".encode())}
     with closing(Server(there)) as standby:
         assert ask_yarn(standby.url) == ALIVE
-    assert ask_yarn(f"http://{LOOPBACK}:{free_port()}", server.url) == ALIVE
+    assert ask_yarn(f"http://{LOOPBACK}:{find_free_port()}", server.url) == ALIVE
 
 
 @pytest.mark.parametrize("content", SENSELESS)

@@ -21,7 +21,7 @@ from repair.stopped_apply import of_a_machine
 from typed import call
 
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import RecoveryUnknownError, open_recovery
+from lastgood.journal.room import RecoveryUnknownError, find_open_recovery
 from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan
@@ -134,7 +134,7 @@ def test_who_was_stopped_in_a_change_and_overtaken_changes_nothing_that_stays(
         assert code == LeaseLostError.exit_code, (told, said)
         assert place.files() == left, (told, said)
         assert place.newest("commits") <= place.newest("offsets"), told
-        assert open_recovery(place.storage, place.location) is None, told
+        assert find_open_recovery(place.storage, place.location) is None, told
 
 
 @contextlib.contextmanager

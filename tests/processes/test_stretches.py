@@ -10,7 +10,7 @@ import pytest
 from lastgood.audit.logs import LogAudit, verify_logs
 from lastgood.checkpoint import stretches
 from lastgood.checkpoint.logs import BatchIds
-from lastgood.checkpoint.stretches import plain_stretches
+from lastgood.checkpoint.stretches import find_plain_stretches
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -44,7 +44,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def plain(folder: Path) -> list[range]:
-    return list(plain_stretches(parse_location(str(folder)), BatchIds.of(range(120))))
+    return list(find_plain_stretches(parse_location(str(folder)), BatchIds.of(range(120))))
 
 
 def test_the_plain_stretches_are_found(checkpoint: Path) -> None:

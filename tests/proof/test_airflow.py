@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from schedulers import LASTGOOD, SCHEDULERS, Machine
 
-from lastgood.lab.cache import cache_folder, exclusive
+from lastgood.lab.cache import hold_exclusively, locate_cache
 
 VERSIONS = ("2.11.2", "3.3.2")
 RETRIES = 2
@@ -23,9 +23,9 @@ exec {lastgood} "$@"
 @pytest.fixture(scope="module", params=VERSIONS)
 def airflow(request: pytest.FixtureRequest) -> Path:
     """The program; its environment is made once, and kept in the cache."""
-    folder = cache_folder(None, os.environ) / f"airflow-{request.param}"
+    folder = locate_cache(None, os.environ) / f"airflow-{request.param}"
     done = folder / "done"
-    with exclusive(folder.with_name(f"{folder.name}.lock"), on_wait=lambda: None):
+    with hold_exclusively(folder.with_name(f"{folder.name}.lock"), on_wait=lambda: None):
         if not done.exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
             pip = [folder / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--no-input"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledgers import NOON_MS, commit, dump, failure, kafka_end, plan, progress, telling
 
 from lastgood.ledger.opening import open_ledger
-from lastgood.ledger.telling import Telling, telling_of
+from lastgood.ledger.telling import Telling, make_telling
 from lastgood.ledger.url import parse_place
 from lastgood.records.record import QueryStarted, Terminated
 
@@ -43,11 +43,11 @@ def told_by_recorder(chance: Random) -> Telling:
     kind = chance.choice(["whole", "whole", "no ids", "less", "started", "terminated"])
     if kind == "started":
         started_ms = chance.choice([None, 5])
-        return telling_of([QueryStarted(recorded_at_ms=trigger_ms, started_at_ms=started_ms, **names)])
+        return make_telling([QueryStarted(recorded_at_ms=trigger_ms, started_at_ms=started_ms, **names)])
     if kind == "terminated":
         failed = chance.choice([None, failure(), failure("job aborted")])
         recorded_ms = trigger_ms + chance.randrange(5)
-        return telling_of([Terminated(recorded_at_ms=recorded_ms, batch_id=batch_id, failure=failed, **names)])
+        return make_telling([Terminated(recorded_at_ms=recorded_ms, batch_id=batch_id, failure=failed, **names)])
     recorded_ms = trigger_ms + chance.randrange(5)
     told = progress(batch_id, run_id=run, trigger_at_ms=trigger_ms, recorded_at_ms=recorded_ms)
     if kind == "no ids":
@@ -56,7 +56,7 @@ def told_by_recorder(chance: Random) -> Telling:
         )
     elif kind == "less":
         told = replace(told, query_name=None, duration_ms={}, event_time_min_ms=None, state_operators=(), sources=())
-    return telling_of([told])
+    return make_telling([told])
 
 
 def tellings(chance: Random) -> list[Telling]:

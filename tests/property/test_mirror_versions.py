@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
@@ -57,7 +57,7 @@ class Model:
         self.writer = MirrorWriter(
             location,
             storage=LocalStorage(),
-            folder=mirror_folder(location),
+            folder=locate_mirror(location),
             target=LocalWriter(),
             writer=f"w{self.writers % 3}-{self.writers}",
             now_ms=self.clock,
@@ -107,7 +107,7 @@ def test_the_mirror_holds_every_version_that_a_look_saw(scratch: Path, steps: li
     model = Model(root)
     for step in steps:
         model.do(step)
-    found = read_mirror(LocalStorage(), mirror_folder(parse_location(str(model.checkpoint))))
+    found = read_mirror(LocalStorage(), locate_mirror(parse_location(str(model.checkpoint))))
     copies = [(copy.query_id, copy.path, copy.modified_ms, copy.content) for copy in found]
     assert {(query_id, path, content) for query_id, path, _, content in copies} == model.seen
     assert len(set(copies)) == len(copies)

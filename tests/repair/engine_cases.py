@@ -12,11 +12,11 @@ import pytest
 from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import Room
-from lastgood.journal.seal import seal_of
+from lastgood.journal.seal import list_seal_files
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
-from lastgood.recovery.engine import Engine, Surveyor, listing_digest, log_folders
+from lastgood.planning.steps import FileStep, MoveStep, compute_digest, list_files_after, sort_steps
+from lastgood.recovery.engine import Engine, Surveyor, compute_listing_digest, list_log_folders
 from lastgood.steps.step import Step
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.storage.writing import WritableStorage
@@ -80,8 +80,8 @@ class Case:
         self.put(STATE, b"state")
         self.sinks = self.planned_sinks()
         self.before = self.files()
-        steps = in_order(list(self.steps(kind)))
-        folders = log_folders(self.storage, self.location)
+        steps = sort_steps(list(self.steps(kind)))
+        folders = list_log_folders(self.storage, self.location)
         newest = {"drop": 7, "lift": 11, "complete": 8, "cut": 5, "edit": 8}[kind]
         self.plan = Plan(
             recovery="20261121-160058-7f3a",
@@ -94,9 +94,11 @@ class Case:
             promise=RESUMES,
             sinks=self.sinks,
             steps=steps,
-            seal=seal_of(8, 7, newest),
-            listings={folder: listing_digest(self.storage, self.location / folder, folder) for folder in folders},
-            guards={"metadata": digest(self.read("metadata"))},
+            seal=list_seal_files(8, 7, newest),
+            listings={
+                folder: compute_listing_digest(self.storage, self.location / folder, folder) for folder in folders
+            },
+            guards={"metadata": compute_digest(self.read("metadata"))},
             made_at_ms=0,
             made_by="test",
         )
@@ -125,7 +127,7 @@ class Case:
             yield self.step("offsets/8", b"")
 
     def step(self, path: str, after: bytes | None) -> FileStep:
-        return FileStep(path, digest(self.read(path)), after, "test")
+        return FileStep(path, compute_digest(self.read(path)), after, "test")
 
     def put(self, path: str, content: bytes) -> None:
         self.storage.write(self.location / path, content)
@@ -138,7 +140,7 @@ class Case:
 
     @property
     def wanted(self) -> dict[str, bytes | None]:
-        then = {**self.before, **files_after(self.plan.steps)}
+        then = {**self.before, **list_files_after(self.plan.steps)}
         return {path: content for path, content in then.items() if content is not None}
 
     def engine(

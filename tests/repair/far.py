@@ -24,7 +24,7 @@ from repair.roads import Far, Traveller
 from lastgood.journal.plan_file import parse_plan
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.planning.plan import Plan
-from lastgood.storage.reading import fsspec_path, parse_location
+from lastgood.storage.reading import format_fsspec_path, parse_location
 from lastgood.storage.writing import FsspecWriter, WritableStorage, open_writable
 
 VERSION = "4.2.0"
@@ -137,7 +137,7 @@ class FarQuery:
         """Remove the whole checkpoint."""
         storage, at = self.storage, parse_location(self.checkpoint)
         assert isinstance(storage, FsspecWriter)
-        storage.filesystem.rm(fsspec_path(at), recursive=True)
+        storage.filesystem.rm(format_fsspec_path(at), recursive=True)
 
     def newest(self, log: str) -> int:
         """The newest batch in a log; -1 if there is none."""

@@ -10,7 +10,7 @@ from typing import Any
 from repair.engine_cases import SINK, Case, OurLease
 
 from lastgood.delta_log.actions import Transaction
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.journal.room import Room
 from lastgood.planning.plan import PlannedSink
 from lastgood.recovery.engine import Engine, Surveyor
@@ -119,7 +119,7 @@ class SinkCase(Case):
     def version(self, number: int, content: list[dict[str, Any]]) -> None:
         """Write a version of the table."""
         text = "".join(json.dumps(action) + "\n" for action in content)
-        self.storage.write(self.table / "_delta_log" / commit_name(number), text.encode())
+        self.storage.write(self.table / "_delta_log" / name_commit(number), text.encode())
 
     def next_version(self, content: list[dict[str, Any]]) -> None:
         """Write one more."""

@@ -56,8 +56,8 @@ def of_a_machine(lock: Path, lease_seconds: float) -> dict[str, Callable[..., ob
     pace = LeasePace(lease_seconds, beat_seconds=lease_seconds / 10, look_seconds=lease_seconds / 10)
     return {
         "take_lease": functools.partial(take_lease, pace=pace),
-        "lock_file": lambda _: lock,
-        "late_write_seconds": lambda _: 0.0,
+        "locate_lock_file": lambda _: lock,
+        "estimate_late_write_seconds": lambda _: 0.0,
     }
 
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from schedulers import ALIVE, DRIVER_CHECKS, UNKNOWN
 
-from lastgood.lab.ports import LOOPBACK, accepts, free_ports
-from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit_env
+from lastgood.lab.ports import LOOPBACK, find_free_ports, is_accepting
+from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, find_default_spark, submit_env
 from lastgood.operations.backup import create
 from lastgood.process.child import Child
 from lastgood.process.java import Java
@@ -51,7 +51,7 @@ class Cluster:
     def __init__(self, folder: Path, spark: SparkEnvironment, java: Java) -> None:
         self.folder = folder
         self.spark = spark
-        self.port, self.page = free_ports(2)
+        self.port, self.page = find_free_ports(2)
         self.master = f"spark://{LOOPBACK}:{self.port}"
         small = {"SPARK_DAEMON_MEMORY": "160m", "SPARK_DAEMON_JAVA_OPTS": SMALL_CONF["spark.driver.extraJavaOptions"]}
         self.env = {**submit_env(spark, java, os.environ), **small}
@@ -68,7 +68,7 @@ class Cluster:
     def _start(self) -> None:
         place = ["--host", LOOPBACK, "--webui-port"]
         self.start("master.Master", *place, str(self.page), "--port", str(self.port))
-        await_(lambda: accepts(self.port) and self.answers())
+        await_(lambda: is_accepting(self.port) and self.answers())
         work = ["--cores", "2", "--memory", "2g", "--work-dir", str(self.folder / "work")]
         self.worker = self.start("worker.Worker", *place, "0", *work, self.master)
         await_(lambda: bool(self.state()["aliveworkers"]))
@@ -128,7 +128,7 @@ class Cluster:
 def cluster(tmp_path: Path, java: Java) -> Iterator[Cluster]:
     folder = tmp_path / "cluster"
     folder.mkdir()
-    with Cluster(folder, default_spark(), java) as running:
+    with Cluster(folder, find_default_spark(), java) as running:
         yield running
 
 

@@ -20,11 +20,11 @@ from repair.engine_cases import (
 
 from lastgood.errors import StorageError
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import RecoveryStage, Room, open_recovery
-from lastgood.journal.seal import seal_of
+from lastgood.journal.room import RecoveryStage, Room, find_open_recovery
+from lastgood.journal.seal import list_seal_files
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.price import Guarantee
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 from lastgood.recovery.engine import Engine, PlanStaleError, Surveyor
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import Location
@@ -60,7 +60,7 @@ def test_killed_at_every_change_of_apply_it_is_finished_or_taken_back(kind: str)
             else:
                 case.engine().undo("proof")
                 assert case.files() == case.before, moment
-            assert open_recovery(case.storage, case.location) is None
+            assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,7 +74,7 @@ def test_killed_at_every_change_of_undo_it_is_taken_back(kind: str) -> None:
         killed(case, lambda engine: engine.undo("proof"), **moment)
         case.engine().undo("proof")
         assert case.files() == case.before, moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", ["cut", "edit"])
@@ -108,7 +108,7 @@ def test_plan_is_stale_when_a_driver_has_gone_on(case: Case, path: str) -> None:
     with pytest.raises(PlanStaleError):
         case.engine().apply("proof")
     assert case.files() == before
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None
 
 
 def test_plan_is_stale_when_a_driver_goes_on_while_it_is_sealed(case: Case) -> None:
@@ -217,8 +217,8 @@ def test_local_files_too(tmp_path: Path) -> None:
         rests_on=(),
         position={"planned": 3},
         promise=RESUMES,
-        steps=(FileStep("offsets/3", digest(content), None, "test"),),
-        seal=seal_of(3, 2, 2),
+        steps=(FileStep("offsets/3", compute_digest(content), None, "test"),),
+        seal=list_seal_files(3, 2, 2),
         made_at_ms=0,
         made_by="test",
     )

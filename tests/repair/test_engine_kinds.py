@@ -13,13 +13,13 @@ import pytest
 from repair.engine_cases import SINK, Case, Killed, OurLease, changes, moments
 
 from lastgood.journal.room import Room
-from lastgood.observe.sinks_back import fence_of, sink_steps
+from lastgood.observe.sinks_back import find_fenceable, make_sink_steps
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import PlannedSink
-from lastgood.planning.steps import sink_edits
+from lastgood.planning.steps import sum_sink_edits
 from lastgood.recovery.engine import Engine, Surveyor
 from lastgood.sinks.changes import SinkChanges
-from lastgood.sinks.evidence import DedupeKey, unknown_evidence
+from lastgood.sinks.evidence import DedupeKey, make_unknown_evidence
 from lastgood.sinks.kind import SinkKind, SinkTraits
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
@@ -28,7 +28,7 @@ from lastgood.steps.step import Rank, SinkEdit, Step, Turn
 from lastgood.storage.reading import Storage, parse_location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
-from lastgood.values import form
+from lastgood.values import make_form
 
 COUNTER = parse_location("/lake/counter")
 
@@ -37,7 +37,7 @@ COUNTER = parse_location("/lake/counter")
 class CounterStep(Step):
     """A file that holds nothing but the number of the newest batch gets a lower one."""
 
-    json = form("do undo kind path before batch why")
+    json = make_form("do undo kind path before batch why")
     kind: ClassVar = "counter"
 
     path: str
@@ -136,7 +136,7 @@ def test_step_is_read_out_of_a_plan_and_comes_to_an_edit_of_its_sink() -> None:
     step = case.plan.steps[0]
     assert isinstance(step, CounterStep)  # with the sinks, before all that is in the checkpoint
     assert parse_step(step.to_json()) == step
-    assert sink_edits(case.plan.steps) == (SinkEdit("counter", str(COUNTER), None, 7, "test"),)
+    assert sum_sink_edits(case.plan.steps) == (SinkEdit("counter", str(COUNTER), None, 7, "test"),)
 
 
 def test_plan_of_a_sink_that_nobody_knows_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +150,11 @@ def test_edit_is_measured_by_what_is_there(tmp_path: Any) -> None:
     file = tmp_path / "counter"
     edit = SinkEdit("counter", str(file), None, 7, "test")
     with pytest.raises(RepairRefusedError) as refused:
-        list(sink_steps([edit]))
+        list(make_sink_steps([edit]))
     assert refused.value.found == "no counter"
     file.write_bytes(b"9")
-    assert list(sink_steps([edit])) == [CounterStep(str(file), 9, 7, "test")]
-    assert fence_of(unknown_evidence("counter", str(file), DedupeKey.NONE, "test")) is None
+    assert list(make_sink_steps([edit])) == [CounterStep(str(file), 9, 7, "test")]
+    assert find_fenceable(make_unknown_evidence("counter", str(file), DedupeKey.NONE, "test")) is None
 
 
 @pytest.mark.parametrize("ending", ["apply", "undo"])

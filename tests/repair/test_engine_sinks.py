@@ -8,7 +8,7 @@ from repair.sink_cases import KINDS, Q, SinkCase, added
 
 from lastgood.delta_log.actions import FENCE, PUT_BACK, TAKE_BACK
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import RecoveryStage, Room, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, find_open_recovery
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import parse_location
@@ -59,7 +59,7 @@ def test_killed_at_every_change_of_apply_it_is_finished_or_taken_back(kind: str,
         else:
             case.engine().undo("proof")
             assert (case.files(), case.shown()) == (case.before, case.shown_before), moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +73,7 @@ def test_killed_at_every_change_of_undo_it_is_taken_back(kind: str) -> None:
         killed(case, "undo", **moment)
         case.engine().undo("proof")
         assert (case.files(), case.shown()) == (case.before, case.shown_before), moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 def test_others_may_write_to_the_table_all_the_time() -> None:
@@ -145,7 +145,7 @@ def test_plan_is_stale_when_the_table_can_no_longer_be_fenced() -> None:
     case.next_version([feature])
     with pytest.raises(PlanStaleError, match="fenced"):
         case.engine().apply("proof")
-    assert (case.files(), open_recovery(case.storage, case.location)) == (case.before, None)
+    assert (case.files(), find_open_recovery(case.storage, case.location)) == (case.before, None)
 
 
 def test_undo_is_refused_when_the_query_has_written_since() -> None:

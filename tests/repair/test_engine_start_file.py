@@ -9,10 +9,10 @@ import pytest
 from repair.engine_cases import Case, Killed, OurLease, moments
 
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import Room, open_recovery
+from lastgood.journal.room import Room, find_open_recovery
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import digest
+from lastgood.planning.steps import compute_digest
 from lastgood.recovery.engine import Engine, PlanStaleError, Surveyor
 from lastgood.steps.carrying import CheckpointChangedError
 from lastgood.storage.reading import parse_location
@@ -30,7 +30,7 @@ class StartCase(Case):
         super().__init__("cut")
         if old is not None:
             self.storage.write(START, old)
-        step = StartFileStep(str(START), digest(old), NEW, "test")
+        step = StartFileStep(str(START), compute_digest(old), NEW, "test")
         self.plan = replace(self.plan, steps=(*self.plan.steps, step), options={"start_file": {}})
 
     @property
@@ -85,7 +85,7 @@ def test_killed_at_every_change_it_is_finished_or_taken_back(old: bytes | None, 
         ending(case.working())
         whole = (case.wanted, NEW) if ending is apply else (case.before, old)
         assert (case.files(), case.start()) == whole, moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 def test_killed_at_every_change_of_undo_it_is_taken_back(old: bytes | None) -> None:

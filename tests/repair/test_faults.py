@@ -9,7 +9,7 @@ import pytest
 from repair.engine_cases import Case, changes, moments
 
 from lastgood.errors import NoSpaceError, StorageError
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.recovery import applying as operation
 from lastgood.storage.reading import StorageDeniedError
 from lastgood.testing.storage import FaultyWriter
@@ -42,7 +42,7 @@ def test_apply_that_is_refused_a_change_is_finished_later(kind: str, error: type
     for case, moment in refusals(error, kind, "apply"):
         case.engine().apply("proof")
         assert case.files() == case.wanted, moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo"])
@@ -50,16 +50,16 @@ def test_repair_that_is_refused_a_change_is_taken_back_later(verb: str) -> None:
     for case, moment in refusals(NoSpaceError, "cut", verb):
         case.engine().undo("proof")
         assert case.files() == case.before, moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("jump_ms", [-3650 * DAY_MS, 3650 * DAY_MS])
 def test_clock_that_jumps_meanwhile_changes_nothing(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who holds the lease is told by what changes, not by what a clock says; the recovery is as whole as any."""
     ticks = itertools.count(1_790_000_000_000, jump_ms // 7)
-    monkeypatch.setattr(operation, "now_ms", lambda: next(ticks))
+    monkeypatch.setattr(operation, "read_clock_ms", lambda: next(ticks))
     case = Case("cut")
-    lease = operation._lease(case.storage, case.location.sibling(".lastgood"), case.plan.recovery)
+    lease = operation._take_lease(case.storage, case.location.sibling(".lastgood"), case.plan.recovery)
     with lease:
         for _ in range(3):
             lease.beat()

@@ -15,7 +15,7 @@ from conformance.sparks import Sparks
 from deltalake import DeltaTable
 
 from lastgood.delta_log.actions import FENCE, USE_UP
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
@@ -24,7 +24,7 @@ from lastgood.process.java import Java
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
-from lastgood.sinks.delta.carrying import put_up_fence
+from lastgood.sinks.delta.carrying import fence_off
 from lastgood.steps.carrying import Site
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
@@ -44,7 +44,7 @@ class Query:
         self.folder = folder
         self._sparks = sparks
         self.checkpoint, self.table = folder / "checkpoint", folder / "table"
-        self._how = {"environment": default_spark(), "java": java, "jars": jars, "cwd": folder}
+        self._how = {"environment": find_default_spark(), "java": java, "jars": jars, "cwd": folder}
         self._files = 0
         self._children: list[Child] = []
 
@@ -175,7 +175,7 @@ def test_fence_alone_makes_a_slow_batch_fail_and_leaves_the_query_as_it_was(quer
         now_ms=int(time.time() * 1000),
         open_other=open_writable,
     )
-    assert put_up_fence(site, str(query.table), query_id) is None
+    assert fence_off(site, str(query.table), query_id) is None
     (query.folder / "hold").unlink()
     told = query.end(child)
     assert CONFLICT in str(told["chain"])

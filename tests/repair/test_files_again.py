@@ -14,7 +14,7 @@ from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import find_file
 from lastgood.observe.open_query import gather
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.inspect import file_now
+from lastgood.operations.inspect import find_file_now
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
@@ -60,7 +60,7 @@ def word(folder: Path) -> Guarantee:
 def fate(folder: Path, name: str) -> Then | None:
     """What `inspect --file` says that Spark will do with a file."""
     _, path, _ = find_file(resolve_target(str(folder / "checkpoint")), name)
-    now = file_now(gather(resolve_target(str(folder / "checkpoint")), batches=2), path)
+    now = find_file_now(gather(resolve_target(str(folder / "checkpoint")), batches=2), path)
     assert now is not None
     return now.then
 

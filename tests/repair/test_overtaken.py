@@ -14,7 +14,7 @@ import pytest
 from repair.engine_cases import KINDS, STATE, Case, Killed, changes
 
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import RecoveryStage, Room, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, find_open_recovery
 from lastgood.recovery.engine import Engine, PlanStaleError
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import Location
@@ -63,7 +63,7 @@ def test_late_change_of_an_apply_leaves_what_the_other_one_has_made(kind: str, o
         case = Case(kind)
         overtaken(case, apply, at, other)
         assert case.files() == (case.wanted if other is apply else case.before), at
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +75,7 @@ def test_late_change_of_an_undo_leaves_what_the_other_one_has_made(kind: str) ->
         apply(case.engine())
         overtaken(case, undo, at, undo)
         assert case.files() == case.before, at
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", ["cut", "lift"])
@@ -165,7 +165,7 @@ def test_plan_is_stale_when_a_driver_puts_its_file_over_the_seal(path: str) -> N
     with pytest.raises(PlanStaleError, match="driver"):
         case.engine(settle=lambda: case.put(path, b"of a driver")).apply("proof")
     assert case.files() == {**case.before, path: b"of a driver"}
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("path", ["offsets/9", "commits/8"])
@@ -182,7 +182,7 @@ def test_undo_is_refused_when_a_driver_puts_its_file_over_the_seal(path: str) ->
         case.engine(settle=write).undo("proof")
     assert path in seal
     assert case.files() == {**case.wanted, path: b"of a driver"}
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,7 +235,7 @@ def test_begun_before_it_was_sealed_is_taken_back_though_a_driver_has_gone_on() 
     case.put("offsets/9", b"of a driver")
     undo(case.engine())
     assert case.files() == {**case.before, "offsets/9": b"of a driver"}
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None
 
 
 def test_undo_that_was_killed_before_it_sealed_is_called_off_when_a_driver_has_gone_on() -> None:
@@ -246,4 +246,4 @@ def test_undo_that_was_killed_before_it_sealed_is_called_off_when_a_driver_has_g
     with pytest.raises((PlanStaleError, UndoRefusedError)):
         undo(case.engine())
     assert case.files() == {**case.wanted, "offsets/9": b"of a driver"}
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None

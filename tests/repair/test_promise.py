@@ -21,7 +21,7 @@ from repair.repairs import GOALS, Repair, broken_promise, carry_out, differing, 
 
 from lastgood.errors import LastgoodError
 from lastgood.incident.promise import Kept, Promised, check_promise
-from lastgood.observe.evidence import options_of
+from lastgood.observe.evidence import parse_options
 from lastgood.planning.plan import Plan
 from lastgood.settings.target import resolve_target
 
@@ -55,7 +55,7 @@ class Restarted:
 
     def check(self, plan: Plan | None = None, *, rows: int | None = None) -> Promised:
         assert self.first is not None
-        evidence = options_of(self.plan.evidence)
+        evidence = parse_options(self.plan.evidence)
         return check_promise(
             plan or self.plan, resolve_target(str(self.folder / "checkpoint")), self.first, evidence=evidence, rows=rows
         )

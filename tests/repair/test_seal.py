@@ -16,7 +16,7 @@ from conformance.folders import ids
 from conformance.sparks import RunningSpark, Sparks
 
 from lastgood.journal.room import Room
-from lastgood.journal.seal import put_up, seal_of, take_down
+from lastgood.journal.seal import list_seal_files, put_up, take_down
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.plans import PlanOptions, make_plan
@@ -71,7 +71,7 @@ class Query:
 
     def put_seal_up(self) -> None:
         planned, committed = (max(ids(self.folder, log), default=None) for log in ("offsets", "commits"))
-        self.seal = seal_of(planned, committed, planned)
+        self.seal = list_seal_files(planned, committed, planned)
         assert put_up(self.room, self.seal) is None
 
     def is_sealed(self) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.journal.endings import endings_of
-from lastgood.journal.room import recoveries_folder
+from lastgood.journal.endings import find_endings
+from lastgood.journal.room import locate_recoveries
 from lastgood.mirror.backups import BackupMissingError
 from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create, restore
@@ -135,16 +135,16 @@ def test_checkpoint_that_was_left_behind_stays_so(folder: Path, tmp_path: Path) 
 def test_recovery_whose_plan_cannot_be_read_is_told(folder: Path) -> None:
     plan = done(folder, "replan")
     location = parse_location(str(folder))
-    file = recoveries_folder(location) / f"{plan.recovery}/plan.json"
+    file = locate_recoveries(location) / f"{plan.recovery}/plan.json"
     Path(str(file)).write_text("{}")
     with pytest.raises(PlanInvalidError):
-        endings_of(LocalStorage(), location)
+        find_endings(LocalStorage(), location)
 
 
 def test_recovery_that_was_given_up_before_it_began_says_nothing(folder: Path) -> None:
     plan = done(folder, "replan")
     location = parse_location(str(folder))
-    room = Path(str(recoveries_folder(location) / plan.recovery))
+    room = Path(str(locate_recoveries(location) / plan.recovery))
     for stage in ("begun", "applying", "applied", "closed"):
         (room / f"{stage}.json").unlink()
-    assert endings_of(LocalStorage(), location) == []
+    assert find_endings(LocalStorage(), location) == []

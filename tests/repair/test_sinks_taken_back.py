@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
@@ -81,7 +81,7 @@ class Query:
 
     def tell(self, batch: int, **told: object) -> None:
         """Let the newest version say so of itself, and that it came half a second after its batch was planned."""
-        file = self.table / "_delta_log" / commit_name(DeltaTable(self.table).version())
+        file = self.table / "_delta_log" / name_commit(DeltaTable(self.table).version())
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         for action in actions:
             if "commitInfo" in action:
@@ -197,7 +197,7 @@ def test_row_13_mark_that_has_expired_is_made_again(tmp_path: Path, is_left: boo
     query = Query(tmp_path, 4, orphan=True, shown=4, source=files_of(tmp_path, 5), marked_ms=long_ago)
     if not is_left:
         DeltaTable(query.table).create_checkpoint()
-        (query.table / "_delta_log" / commit_name(0)).unlink()
+        (query.table / "_delta_log" / name_commit(0)).unlink()
     logs, rows = query.logs(), query.rows()
     assert query.recognised() is None
     plan = query.plan()
@@ -261,7 +261,7 @@ def test_row_12_of_files_needs_each_of_them_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableDeletionVectors"])
 def test_table_that_takes_no_removal_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
     query = Query(tmp_path, 4, orphan=True, shown=4)
-    file = query.table / "_delta_log" / commit_name(0)
+    file = query.table / "_delta_log" / name_commit(0)
     file.write_text(file.read_text().replace('"configuration":{}', f'"configuration":{{"{name}":"true"}}'))
     file.write_text(file.read_text().replace('"configuration": {}', f'"configuration": {{"{name}": "true"}}'))
     with pytest.raises(RepairRefusedError) as refused:

@@ -15,7 +15,7 @@ from conformance.sparks import RunningSpark
 from repair.far import VERSION, FarQuery
 from repair.roads import Far
 
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.spark import SparkEnvironment
 from lastgood.planning.price import Waiver
@@ -104,7 +104,7 @@ def test_commit_that_lands_on_the_seal_makes_the_plan_stale_and_nothing_is_chang
     with pytest.raises(PlanStaleError):
         apply_plan(str(query.folder / "plan.json"), driver_is_dead=True, tell=drive)
     assert all(query.files().values()), "a part of the seal is left"
-    assert open_recovery(query.storage, parse_location(query.checkpoint)) is None
+    assert find_open_recovery(query.storage, parse_location(query.checkpoint)) is None
     add_files(query.flavour, query.folder, BATCHES + 1, BATCHES + 2)
     query.ask("end", seconds=WAIT_SECONDS)
     told = query.ask("run")

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.sparks import RunningSpark
 
 import lastgood.spark
-from lastgood.audit.specification import audit_spec
+from lastgood.audit.specification import make_audit_spec
 from lastgood.errors import LastgoodError
 from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
@@ -28,10 +28,10 @@ def verified(spark: RunningSpark, checkpoint: Path, **options: Any) -> Audit | s
     Args:
         spark: Whose driver knows `audit`.
         checkpoint: What it is asked about.
-        options: Those of `audit_spec`.
+        options: Those of `make_audit_spec`.
     """
     try:
-        spec = audit_spec(resolve_target(str(checkpoint)), **options)
+        spec = make_audit_spec(resolve_target(str(checkpoint)), **options)
     except LastgoodError as error:
         return error.condition
     answered = spark.ask({"do": "audit", "job": _JOB, "spec": spec.to_json()})

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from lastgood.lab.examples import flights_folder
+from lastgood.lab.examples import locate_flights
 from lastgood.lab.kafka import KafkaBroker
 
 pytestmark = pytest.mark.services
 
 DEADLINE_SECONDS = 120
-PRODUCE = [sys.executable, str(flights_folder() / "produce.py"), "--bootstrap-servers"]
+PRODUCE = [sys.executable, str(locate_flights() / "produce.py"), "--bootstrap-servers"]
 
 
 def produce(bootstrap: str, topic: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from contention import contend_for_files
 
 from lastgood.lab import server
 from lastgood.lab.hdfs import HdfsCluster, HdfsStartError
-from lastgood.lab.ports import LOOPBACK, free_ports, is_free
+from lastgood.lab.ports import LOOPBACK, find_free_ports, is_free
 from lastgood.process.java import Java
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
@@ -62,9 +62,9 @@ def test_files_and_ports_survive_kill_9(describe: Describe) -> None:
 def test_a_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((LOOPBACK, 0)) as owner:
         taken = owner.getsockname()[1]
-        choices = iter([(taken, *free_ports(1))])
+        choices = iter([(taken, *find_free_ports(1))])
         monkeypatch.setattr(
-            server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+            server, "find_free_ports", lambda *args, **beside: next(choices, None) or find_free_ports(*args, **beside)
         )
         with describe() as cluster:
             assert cluster.port != taken

@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from lastgood.errors import StorageError
-from lastgood.lab.jars import Jar, JarsUnavailableError, fetch_jars, listed_jars
+from lastgood.lab.jars import Jar, JarsUnavailableError, fetch_jars, list_jars
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.services
 
-SPARK_JARS = [jar for jar in listed_jars() if jar.jar_set == "spark"]
+SPARK_JARS = [jar for jar in list_jars() if jar.jar_set == "spark"]
 CLIENTS = next(jar for jar in SPARK_JARS if jar.name == "kafka-clients")
 NO_JAVA = Java(Path("/there/is/no/java"), 17)
 DEADLINE_SECONDS = 60

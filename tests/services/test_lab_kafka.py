@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from lastgood.lab import server
 from lastgood.lab.kafka import BrokerRequestError, BrokerStartError, KafkaBroker
-from lastgood.lab.ports import LOOPBACK, free_port, free_ports
+from lastgood.lab.ports import LOOPBACK, find_free_port, find_free_ports
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.services
@@ -209,12 +209,12 @@ def test_folder_may_have_any_name(describe: Describe, topic: str) -> None:
 
 def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as owner:
-        owner.bind((LOOPBACK, free_port()))
+        owner.bind((LOOPBACK, find_free_port()))
         owner.listen()
         taken = owner.getsockname()[1]
-        choices = iter([(taken, *free_ports(2))])
+        choices = iter([(taken, *find_free_ports(2))])
         monkeypatch.setattr(
-            server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+            server, "find_free_ports", lambda *args, **beside: next(choices, None) or find_free_ports(*args, **beside)
         )
         with describe() as broker:
             assert broker.port != taken
@@ -222,7 +222,7 @@ def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest
 
 def test_port_that_was_asked_for_and_is_taken_is_named_as_the_cause(describe: Describe) -> None:
     with socket.socket() as owner:
-        owner.bind((LOOPBACK, free_port()))
+        owner.bind((LOOPBACK, find_free_port()))
         owner.listen()
         broker = describe(port=owner.getsockname()[1])
         with pytest.raises(BrokerStartError) as raised:
@@ -241,7 +241,7 @@ def test_setting_that_kafka_refuses_is_named_as_the_cause(describe: Describe) ->
 
 
 def test_clients_are_sent_to_the_proxy_and_we_are_not(describe: Describe, topic: str) -> None:
-    proxy = free_port()
+    proxy = find_free_port()
     with describe(advertised_port=proxy) as broker:
         assert broker.bootstrap == f"{LOOPBACK}:{proxy}"
         client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{broker.port}", "log_level": 0})

@@ -14,7 +14,7 @@ import pytest
 from contention import contend_for_files
 
 from lastgood.lab import server as lab_server
-from lastgood.lab.ports import LOOPBACK, accepts, free_ports
+from lastgood.lab.ports import LOOPBACK, find_free_ports, is_accepting
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import open_writable
@@ -50,7 +50,9 @@ def test_a_taken_port_is_left_to_its_owner(
         taken = owner.getsockname()[1]
         choices = iter([(taken,)])
         monkeypatch.setattr(
-            lab_server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+            lab_server,
+            "find_free_ports",
+            lambda *args, **beside: next(choices, None) or find_free_ports(*args, **beside),
         )
         with S3Server(tmp_path, s3_program) as server:
             assert not server.endpoint.endswith(f":{taken}")
@@ -75,10 +77,10 @@ def test_server_ends_with_its_owner_even_when_that_is_killed(s3_program: S3Progr
         assert owner.stdout is not None
         pid, port = map(int, owner.stdout.readline().split())
         server = psutil.Process(pid)
-        assert accepts(port)
+        assert is_accepting(port)
         owner.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while server.is_running() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not server.is_running()
-    assert not accepts(port)
+    assert not is_accepting(port)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lastgood.lab.ports import LOOPBACK, accepts
+from lastgood.lab.ports import LOOPBACK, is_accepting
 from lastgood.lab.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
 
 pytestmark = pytest.mark.services
@@ -32,7 +32,7 @@ def test_it_passes_on_what_it_does_not_poison(toxiproxy: Toxiproxy, stranger: in
     with proxy.poisoned(Toxic("limit_data", {"bytes": 5})), pytest.raises(http.client.BadStatusLine):
         status(address)
     with proxy.down():
-        assert not accepts(proxy.port)
+        assert not is_accepting(proxy.port)
     with proxy.poisoned(Toxic("latency", {"latency": 50})):
         assert status(address) == 200
     assert status(address) == 200
@@ -73,13 +73,13 @@ def test_server_ends_with_its_owner_even_when_that_is_killed(toxiproxy: Toxiprox
         assert owner.stdout is not None
         pid, port = map(int, owner.stdout.readline().split())
         server = psutil.Process(pid)
-        assert accepts(port)
+        assert is_accepting(port)
         owner.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while server.is_running() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not server.is_running()
-    assert not accepts(port)
+    assert not is_accepting(port)
 
 
 def status(address: str) -> int:

@@ -18,8 +18,8 @@ from verbs import ANSWER_SECONDS, CASES, FEW_VERBS, LASTGOOD, ROUND_TRIPS_MAX, V
 
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import SUPERUSER, HdfsCluster
-from lastgood.lab.ports import LOOPBACK, free_port
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.ports import LOOPBACK, find_free_port
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.java import Java
 from lastgood.storage.reading import FsspecStorage, StorageDeniedError, parse_location
 from lastgood.storage.writing import FsspecWriter, open_writable
@@ -192,7 +192,7 @@ def test_a_name_node_that_is_none_is_told_and_never_empty(
     where: str, hdfs: HdfsCluster, silent: int, stranger: int
 ) -> None:
     at = {
-        "nobody": f"{LOOPBACK}:{free_port()}",
+        "nobody": f"{LOOPBACK}:{find_free_port()}",
         "silent": f"{LOOPBACK}:{silent}",
         "stranger": f"{LOOPBACK}:{stranger}",
         "no such name": "nowhere.invalid",
@@ -286,7 +286,9 @@ def test_what_spark_has_written_to_hdfs_is_read_by_the_name_that_spark_was_given
     target, script, log = f"{hdfs.uri}/spark/chk", tmp_path / "query.py", tmp_path / "spark.log"
     script.write_text(QUERY)
     with log.open("wb") as output:
-        started = submit(script, [target], environment=default_spark(), java=java, env=hdfs.environment, output=output)
+        started = submit(
+            script, [target], environment=find_default_spark(), java=java, env=hdfs.environment, output=output
+        )
         with started as spark:
             ending = spark.wait(SPARK_SECONDS)
     assert ending is not None, log.read_text()

@@ -32,7 +32,7 @@ from lastgood.errors import StorageError
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.s3 import S3Program, S3Server
 from lastgood.storage.reading import open_storage, parse_location
-from lastgood.storage.services import impatient
+from lastgood.storage.services import make_impatient
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.network import Proxy
 
@@ -201,7 +201,7 @@ def test_an_answer_that_is_cut_never_reads_as_less(s3: S3Server, tmp_path: Path,
 @pytest.fixture
 def distant(s3: S3Server, say: Say, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """Stands between `say` and the server; far enough away that a busy machine does not count."""
-    filesystem = impatient(fsspec.get_filesystem_class("s3"), "s3")
+    filesystem = make_impatient(fsspec.get_filesystem_class("s3"), "s3")
     with Proxy(urlsplit(s3.endpoint).port or 0, seconds=0.1) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{proxy.port}")
         filesystem.clear_instance_cache()  # it is kept by its arguments, whatever the environment says

@@ -12,10 +12,10 @@ from repair.roads import KINDS, QUICK, Far, Traveller, far_hdfs, far_s3
 
 from lastgood.errors import StorageError
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.toxiproxy import Toxic, Toxiproxy
-from lastgood.planning.steps import files_after
+from lastgood.planning.steps import list_files_after
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -62,7 +62,7 @@ class Query:
         said = self.traveller.says(*words)
         assert said.code == 0, said
         plan = parse_plan(file.read_bytes(), str(file))
-        wanted = {**before, **files_after(plan.steps)}
+        wanted = {**before, **list_files_after(plan.steps)}
         return plan.recovery, {path: content for path, content in wanted.items() if content is not None}
 
 
@@ -92,7 +92,7 @@ def test_repair_is_carried_out_and_taken_back_whole_through_a_bad_network(
         undo = ("undo", recovery, "--checkpoint", str(query.location), "--driver-is-dead")
         failed += query.traveller.does(rng, *undo, kinds=kinds)
         assert query.files() == before
-        assert open_recovery(query.storage, query.location) is None
+        assert find_open_recovery(query.storage, query.location) is None
     assert failed or rounds == 1
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from repair.engine_cases import KINDS, Case, changes, killed, moments
 
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import HdfsWriter, WritableStorage
 
@@ -55,4 +55,4 @@ def test_killed_on_this_storage_it_is_finished_or_taken_back(make: MakeCase, kin
         else:
             case.engine().undo("proof")
             assert case.files() == case.before, moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None

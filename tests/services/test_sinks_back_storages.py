@@ -11,7 +11,7 @@ from repair.engine_cases import Killed, changes, moments
 from repair.sink_cases import KINDS, SinkCase
 
 from lastgood.errors import LastgoodError
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter
@@ -65,4 +65,4 @@ def test_killed_on_this_storage_it_is_finished_or_taken_back(make: MakeCase, kin
         else:
             case.engine().undo("proof")
             assert (case.files(), case.shown()) == (case.before, case.shown_before), moment
-        assert open_recovery(case.storage, case.location) is None
+        assert find_open_recovery(case.storage, case.location) is None

@@ -17,11 +17,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.lab.ports import LOOPBACK, find_free_port
 from lastgood.process.java import Java
-from lastgood.sources.kafka.cluster import ask_kafka, offsets_for_times, record_times
+from lastgood.sources.kafka.cluster import ask_kafka, ask_offsets_for_times, ask_record_times
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, facts_from_json
-from lastgood.sources.kafka.retention import HeadroomKind, ReadUpTo, TopicIdentity, headroom, identify_topic
+from lastgood.sources.kafka.retention import HeadroomKind, ReadUpTo, TopicIdentity, estimate_headroom, identify_topic
 
 pytestmark = pytest.mark.services
 
@@ -141,7 +141,7 @@ def test_recreated_topic_has_another_id_and_older_offsets_with_newer_times(broke
 def test_offsets_are_found_by_a_time_for_each_partition(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic, partitions=3, config=KEPT)
     produce(broker, topic, {0: [1000, 2000, 3000], 1: [1000, 9000]})
-    found = offsets_for_times(broker.bootstrap, {topic: {0: 1500, 1: 9001, 2: 0}})
+    found = ask_offsets_for_times(broker.bootstrap, {topic: {0: 1500, 1: 9001, 2: 0}})
     assert found == {topic: {0: FoundRecord(1, 2000, leader_epoch=0), 1: FoundRecord(), 2: FoundRecord()}}
 
 
@@ -153,7 +153,7 @@ def test_first_unread_record_tells_how_much_time_is_left(broker: KafkaBroker, to
     facts = ask_kafka(broker.bootstrap, [topic], next_offsets={topic: {0: 1, 1: 1, 2: 0}})
     assert facts.unread == {topic: {0: FoundRecord(1, now_ms - 300_000)}}
     found = [
-        headroom(facts.topics[topic], part, at, facts.unread[topic].get(part), now_ms)
+        estimate_headroom(facts.topics[topic], part, at, facts.unread[topic].get(part), now_ms)
         for part, at in ((0, 1), (1, 1), (2, 0))
     ]
     assert [one.kind for one in found] == [HeadroomKind.LIMITED, HeadroomKind.NOTHING_UNREAD, HeadroomKind.LOST]
@@ -163,7 +163,7 @@ def test_first_unread_record_tells_how_much_time_is_left(broker: KafkaBroker, to
 def test_record_times_are_asked_of_many_partitions_at_once(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic, partitions=50, config=KEPT)
     produce(broker, topic, {part: [1000 + part, 2000 + part] for part in range(50)})
-    found = record_times(broker.bootstrap, {topic: dict.fromkeys(range(50), 1)})
+    found = ask_record_times(broker.bootstrap, {topic: dict.fromkeys(range(50), 1)})
     assert found == {topic: {part: FoundRecord(1, 2000 + part) for part in range(50)}}
 
 
@@ -174,14 +174,14 @@ def test_where_nothing_readable_follows_there_is_no_record(broker: KafkaBroker, 
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)
     producer.commit_transaction(60)
-    assert record_times(broker.bootstrap, {topic: {0: 1}}) == {topic: {0: FoundRecord()}}
+    assert ask_record_times(broker.bootstrap, {topic: {0: 1}}) == {topic: {0: FoundRecord()}}
 
 
 def test_offset_out_of_range_is_an_answer(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic, config=KEPT)
     produce(broker, topic, {0: [1, 2, 3]})
     broker.delete_records(topic, {0: 2})
-    found = record_times(broker.bootstrap, {topic: {0: 1}})[topic][0]
+    found = ask_record_times(broker.bootstrap, {topic: {0: 1}})[topic][0]
     assert found.offset is None
     assert found.unknown is not None
     assert "out of range" in found.unknown
@@ -217,20 +217,20 @@ def test_question_about_no_topic_is_no_question(broker: KafkaBroker) -> None:
 def test_asking_leaves_no_consumer_group_behind(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic, config=KEPT)
     produce(broker, topic, {0: [1, 2]})
-    assert record_times(broker.bootstrap, {topic: {0: 0}})[topic][0].offset == 0
+    assert ask_record_times(broker.bootstrap, {topic: {0: 0}})[topic][0].offset == 0
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     groups = admin.list_consumer_groups(request_timeout=30).result(60)
     assert "lastgood" not in {group.group_id for group in groups.valid}
 
 
 def test_port_that_nobody_listens_on_is_an_answer(capfd: pytest.CaptureFixture[str]) -> None:
-    bootstrap = f"{LOOPBACK}:{free_port()}"
+    bootstrap = f"{LOOPBACK}:{find_free_port()}"
     facts = answered(lambda: ask_kafka(bootstrap, ["orders"], subscribe_pattern="x.*", next_offsets={"orders": {0: 1}}))
     assert facts.unknown is not None
     assert "refused" in facts.unknown
     assert facts.topics["orders"].exists is None
     assert facts.topics["orders"].unknown == facts.unknown
-    found = record_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=3)["orders"][0]
+    found = ask_record_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=3)["orders"][0]
     assert "refused" in (found.unknown or "")
     assert capfd.readouterr() == ("", "")  # the client library likes to complain there
 
@@ -246,9 +246,9 @@ def test_broker_that_accepts_and_never_answers_is_an_answer(silent_port: int) ->
     assert facts.unknowns.keys() == {"", "orders"}
     facts = answered(lambda: ask_kafka(bootstrap, subscribe_pattern="x.*", timeout_seconds=2))
     assert facts.unknown is not None
-    found = record_times(bootstrap, {"orders": {0: 1, 1: 1}}, timeout_seconds=2)["orders"]
+    found = ask_record_times(bootstrap, {"orders": {0: 1, 1: 1}}, timeout_seconds=2)["orders"]
     assert all(record.unknown and record.offset is None for record in found.values())
-    assert offsets_for_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=2)["orders"][0].unknown
+    assert ask_offsets_for_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=2)["orders"][0].unknown
 
 
 def test_no_client_is_left_to_the_garbage_collector(silent_port: int) -> None:
@@ -259,7 +259,7 @@ def test_no_client_is_left_to_the_garbage_collector(silent_port: int) -> None:
     try:
         ask_kafka(bootstrap, ["orders"], timeout_seconds=1)
         ask_kafka(bootstrap, subscribe_pattern="x.*", timeout_seconds=1)
-        record_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=1)
+        ask_record_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=1)
         deadline = time.monotonic() + NEVER_ANSWERED_SECONDS
         while left := [each for each in gc.get_objects() if isinstance(each, AdminClient)]:
             assert time.monotonic() < deadline, left  # one may still be listing topics

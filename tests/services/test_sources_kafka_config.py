@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 )
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.ports import accepts, free_port
+from lastgood.lab.ports import find_free_port, is_accepting
 from lastgood.process.java import Java
-from lastgood.sources.kafka.cluster import ask_kafka, record_times
+from lastgood.sources.kafka.cluster import ask_kafka, ask_record_times
 from lastgood.sources.kafka.config import KafkaConfig, KafkaConfigError, read_kafka_config
 from lastgood.sources.kafka.facts import KafkaFacts
 
@@ -52,7 +52,7 @@ class SecuredBroker(KafkaBroker):
     """A broker whose port for clients insists on a login, which the lab's own look at it has not."""
 
     def _answers(self, port: int) -> bool:
-        return accepts(port) if port == self.port else super()._answers(port)
+        return is_accepting(port) if port == self.port else super()._answers(port)
 
 
 def openssl(folder: Path, *command: str) -> None:
@@ -104,7 +104,7 @@ def secured(
         "super.users": "User:ANONYMOUS;User:alice",
     }
     folder = tmp_path_factory.mktemp("secured")
-    with SecuredBroker(folder, java=java, jars=broker_jars, port=free_port(), config=config) as broker:
+    with SecuredBroker(folder, java=java, jars=broker_jars, port=find_free_port(), config=config) as broker:
         prepare(broker, certificates)
         yield broker
 
@@ -176,7 +176,7 @@ def test_password_with_every_sign_gets_through(
 ) -> None:
     config = config_of(tmp_path, login(mechanism=mechanism) + pem_stores(certificates))
     assert facts(secured, config).unknowns == {}
-    assert record_times(secured.bootstrap, {"orders": {0: 0}}, config=config.settings)["orders"][0].unknown is None
+    assert ask_record_times(secured.bootstrap, {"orders": {0: 0}}, config=config.settings)["orders"][0].unknown is None
 
 
 def test_unsigned_token_gets_through(secured: KafkaBroker, certificates: Certificates, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_topic_whose_settings_alone_are_forbidden_still_shows_its_offsets(
     assert (topic.partitions[0].earliest, topic.partitions[0].latest) == (0, 0)
     assert topic.config == {}
     assert "uthoriz" in (topic.config_unknown or "")
-    forbidden = record_times(secured.bootstrap, {"orders": {0: 0}}, config=config.settings)
+    forbidden = ask_record_times(secured.bootstrap, {"orders": {0: 0}}, config=config.settings)
     assert "uthoriz" in (forbidden["orders"][0].unknown or "")
 
 
@@ -314,7 +314,9 @@ def test_sasl_without_tls_gets_through(java: Java, broker_jars: tuple[Path, ...]
             f'{MODULE}.plain.PlainLoginModule required user_alice="alice-secret";'
         ),
     }
-    with SecuredBroker(tmp_path / "broker", java=java, jars=broker_jars, port=free_port(), config=config) as broker:
+    with SecuredBroker(
+        tmp_path / "broker", java=java, jars=broker_jars, port=find_free_port(), config=config
+    ) as broker:
         broker.create_topic("orders", partitions=2)
         client = config_of(tmp_path, login(password="alice-secret").replace("SASL_SSL", "SASL_PLAINTEXT"))
         assert facts(broker, client).latest == {"orders": {0: 0, 1: 0}}

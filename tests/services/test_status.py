@@ -11,13 +11,13 @@ from confluent_kafka import Producer
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.lab.ports import LOOPBACK, find_free_port
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.offsets import offsets_after
+from lastgood.observe.offsets import find_offsets_after
 from lastgood.observe.query_status import Status
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.status import status, status_below
+from lastgood.operations.status import list_statuses_below, status
 from lastgood.query.kafka import Losing
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity
@@ -83,7 +83,7 @@ def test_what_the_broker_deleted_unread_is_lost(
     assert found.exposure.lost == {topic: {0: ((15, 20),)}}
     assert found.exposure.lost_after_ms == began_ms + 2000
     assert found.exposure.headroom_at == (topic, 1)
-    standing = offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
+    standing = find_offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert standing.expired == {topic: {0: ((15, 20),)}}
 
 
@@ -92,7 +92,7 @@ def test_partitions_that_were_added_are_told_and_named(broker: KafkaBroker, topi
     found = look(checkpoint, broker)
     assert found.exposure is not None
     assert (found.exposure.losing, found.exposure.added) == (Losing.NO, {})
-    standing = offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
+    standing = find_offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert standing.starting_offsets()[topic] == {"0": 15, "1": 15, "2": -2}
 
 
@@ -124,7 +124,7 @@ def test_queries_that_stand_at_different_places_of_a_topic_are_told_apart(
 ) -> None:
     CheckpointBuilder(checkpoint.parent / "behind", KafkaInput(topic), started_ms=began_ms).run(1)
     broker.delete_records(topic, {0: 6})
-    found = status_below(resolve_target(str(checkpoint.parent)), options=EvidenceOptions(kafka=broker.bootstrap))
+    found = list_statuses_below(resolve_target(str(checkpoint.parent)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert [(each.location.name, each.grade) for each in found] == [
         ("behind", Grade.LOSING),
         ("orders", Grade.HEALTHY),
@@ -142,7 +142,7 @@ def test_queries_that_stand_at_different_places_of_a_topic_are_told_apart(
 
 
 def test_a_broker_that_cannot_be_reached_leaves_the_rest_of_the_answer(checkpoint: Path) -> None:
-    options = EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}")
+    options = EvidenceOptions(kafka=f"{LOOPBACK}:{find_free_port()}")
     found = status(resolve_target(str(checkpoint)), options=options)
     assert (found.grade, found.last_good) == (Grade.HEALTHY, 2)
     assert found.exposure is not None

@@ -12,7 +12,7 @@ from emulators import WRONG_KEY, Azurite, FakeGcs
 from repair.engine_cases import Case, first_step, killed
 
 from lastgood.errors import StorageError
-from lastgood.journal.room import open_recovery
+from lastgood.journal.room import find_open_recovery
 from lastgood.storage.reading import Location, StorageDeniedError, parse_location
 from lastgood.storage.writing import (
     ExclusiveCreateUnsupportedError,
@@ -164,4 +164,4 @@ def test_a_repair_is_killed_finished_and_taken_back_to_the_byte(emulator: Emulat
     assert case.files() == case.wanted
     case.engine().undo("proof")
     assert case.files() == case.before
-    assert open_recovery(case.storage, case.location) is None
+    assert find_open_recovery(case.storage, case.location) is None

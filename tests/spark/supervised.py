@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from lastgood.errors import LastgoodError
-from lastgood.lab.spark import default_spark, quick_conf, submit_command
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
 from lastgood.settings.config import ConfiguredQuery, Pipeline
@@ -98,11 +98,11 @@ class Running:
         self.at_rest: list[dict[str, dict[str, bytes]]] = []
         """The files of each query, whenever the driver has ended, and when it is started again."""
         self._supervisor: Supervisor | None = None
-        spark = default_spark()
+        spark = find_default_spark()
         arguments = [str(each) for query in self.queries for each in (query.input, query.checkpoint, query.output)]
         conf = folder / "conf"
         conf.mkdir()
-        settings = quick_conf(spark, find_java(os.environ))
+        settings = make_quick_conf(spark, find_java(os.environ))
         (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
         command = submit_command(APP, arguments, environment=spark, conf={})
         pipeline = Pipeline(

@@ -17,7 +17,7 @@ from plugin_services import require_service
 from pythons import find_python
 
 import lastgood
-from lastgood.lab.spark import SPARK_VERSIONS, SparkEnvironment, default_spark, small_conf, submit
+from lastgood.lab.spark import SPARK_VERSIONS, SparkEnvironment, find_default_spark, make_small_conf, submit
 from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java
 from lastgood.records.files import DRIVER_FILE, Driver, parse_driver, parse_records
@@ -161,7 +161,7 @@ def test_unchanged_application_of_an_older_python_is_seen_through_by_lastgood_ru
         require_service("no Python 3.9 or 3.10 on this machine")
     theirs = environment_with(python, spark_of("3.5.9"), tmp_path / "environment")
     (tmp_path / "spark").mkdir()
-    conf = "".join(f"{key} {value}\n" for key, value in {**small_conf(), "spark.master": "local[1]"}.items())
+    conf = "".join(f"{key} {value}\n" for key, value in {**make_small_conf(), "spark.master": "local[1]"}.items())
     (tmp_path / "spark" / "spark-defaults.conf").write_text(conf)
     (tmp_path / "lastgood.toml").write_text(f"""
 [pipeline.app]
@@ -191,7 +191,7 @@ def test_driver_that_is_killed_leaves_whole_lines_and_its_name(java: Java, tmp_p
     with submit(
         APP,
         [str(tmp_path), "forever"],
-        environment=default_spark(),
+        environment=find_default_spark(),
         java=java,
         conf={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"},
         env={"PYTHONPATH": str(SITE_FOLDER), FOLDER_VARIABLE: str(agent)},
@@ -216,7 +216,7 @@ def test_driver_that_is_killed_leaves_whole_lines_and_its_name(java: Java, tmp_p
 
 def test_query_commits_where_the_agent_cannot_write(java: Java, tmp_path: Path) -> None:
     (tmp_path / "no-folder").write_text("")
-    ending, log = run_app(default_spark(), java, tmp_path, "end", agent=tmp_path / "no-folder" / "agent")
+    ending, log = run_app(find_default_spark(), java, tmp_path, "end", agent=tmp_path / "no-folder" / "agent")
     assert ending.is_success, log
     assert len(list((tmp_path / "windows" / "commits").glob("[0-9]"))) >= 3
     assert "lastgood" not in log.replace(str(OURS), "")

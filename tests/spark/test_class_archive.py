@@ -10,7 +10,7 @@ import pytest
 
 from lastgood.lab.cache import CACHE_VARIABLE
 from lastgood.lab.class_archive import make_class_archive
-from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, class_archive, default_spark, small_conf, submit
+from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, find_class_archive, find_default_spark, make_small_conf, submit
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.spark
@@ -35,7 +35,7 @@ def make(
 
     def of(job: Path) -> tuple[Path | None, list[str]]:
         told: list[str] = []
-        return make_class_archive(job, environment=default_spark(), java=java, progress=told.append), told
+        return make_class_archive(job, environment=find_default_spark(), java=java, progress=told.append), told
 
     return of
 
@@ -44,13 +44,13 @@ def make(
 def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_its_classes_from_it(
     job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
 ) -> None:
-    folder = class_archive(default_spark(), java).parent
+    folder = find_class_archive(find_default_spark(), java).parent
     (folder / "draft-killed").mkdir(parents=True)
     for age, name in enumerate(("newest", "new", "old")):
         (folder / f"spark-{name}.jsa").touch()
         os.utime(folder / f"spark-{name}.jsa", (1e9 - age, 1e9 - age))
     archive, told = make(job)
-    assert archive == class_archive(default_spark(), java)
+    assert archive == find_class_archive(find_default_spark(), java)
     assert "once" in " ".join(told)
     assert {each.name for each in folder.iterdir() if each.suffix != ".log"} == {
         *("lock", archive.name, "spark-newest.jsa", "spark-new.jsa")
@@ -59,8 +59,8 @@ def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_it
     assert make(job) == (archive, [])
     assert archive.stat().st_size == made.st_size
     log = tmp_path / "classes"
-    conf = {JAVA_OPTIONS: f"{small_conf(archive=archive)[JAVA_OPTIONS]} -Xlog:class+load:file={log}"}
-    with submit(job, environment=default_spark(), java=java, conf=conf) as child:
+    conf = {JAVA_OPTIONS: f"{make_small_conf(archive=archive)[JAVA_OPTIONS]} -Xlog:class+load:file={log}"}
+    with submit(job, environment=find_default_spark(), java=java, conf=conf) as child:
         ending = child.wait()
     assert ending is not None
     assert ending.is_success
@@ -73,11 +73,11 @@ def test_job_that_fails_leaves_no_archive_and_where_to_look_and_spark_starts_wit
     bad = tmp_path / "bad.py"
     bad.write_text("import sys; sys.exit('no')\n")
     archive, told = make(bad)
-    where = class_archive(default_spark(), java)
+    where = find_class_archive(find_default_spark(), java)
     assert archive is None
     assert str(where.with_suffix(".log")) in told[-1]
     assert {each.name for each in where.parent.iterdir()} == {"lock", where.with_suffix(".log").name}
-    with submit(job, environment=default_spark(), java=java) as child:
+    with submit(job, environment=find_default_spark(), java=java) as child:
         ending = child.wait()
     assert ending is not None
     assert ending.is_success

@@ -18,7 +18,7 @@ import pytest
 from conformance.sparks import RunningSpark, Sparks
 from spark.delta_forms import FORMS
 
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -150,7 +150,7 @@ def with_a_torn_commit(log: Path) -> None:
 def adding(*actions: dict[str, Any]) -> Callable[[Path], None]:
     def damage(log: Path) -> None:
         newest = max(int(file.name[:20]) for file in log.glob("*.json") if len(file.name) == 25)
-        (log / commit_name(newest + 1)).write_text("".join(f"{json.dumps(each)}\n" for each in actions))
+        (log / name_commit(newest + 1)).write_text("".join(f"{json.dumps(each)}\n" for each in actions))
 
     return damage
 
@@ -236,7 +236,7 @@ def test_delta_goes_by_the_checkpoint_though_every_commit_is_there(
     log = table / "_delta_log"
     for checksum in log.glob("*.crc"):
         checksum.unlink()
-    assert (log / commit_name(0)).exists()
+    assert (log / name_commit(0)).exists()
     damage(log)
     found = delta.answer(table)
     assert "error" in found or found["transactions"] != TRANSACTIONS

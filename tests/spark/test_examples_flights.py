@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from lastgood.lab.examples import flights_folder
+from lastgood.lab.examples import locate_flights
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
@@ -36,7 +36,7 @@ Start = Callable[..., Child]
 @pytest.fixture(scope="module")
 def produce() -> ModuleType:
     """`produce.py` as a module."""
-    spec = importlib.util.spec_from_file_location("produce", flights_folder() / "produce.py")
+    spec = importlib.util.spec_from_file_location("produce", locate_flights() / "produce.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -67,9 +67,9 @@ def start(
         arguments += ["--checkpoint", str(tmp_path / "checkpoint"), *options]
         with (tmp_path / "spark.log").open("ab") as output:
             child = submit(
-                flights_folder() / script,
+                locate_flights() / script,
                 arguments,
-                environment=default_spark(),
+                environment=find_default_spark(),
                 java=java,
                 jars=spark_jars,
                 conf={"spark.driver.memory": "600m"},

@@ -16,7 +16,7 @@ from lastgood.failures.classify import RULES, Failure
 from lastgood.failures.driver_log import DriverLog, read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SparkEnvironment, default_spark, submit
+from lastgood.lab.spark import SparkEnvironment, find_default_spark, submit
 from lastgood.process.java import Java
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
@@ -65,7 +65,7 @@ def driver(
         submit(
             APP,
             [str(folder), broker.bootstrap, *CASES],
-            environment=default_spark(),
+            environment=find_default_spark(),
             java=java,
             jars=spark_jars,
             conf={"spark.driver.memory": "600m"},
@@ -127,7 +127,7 @@ def test_failures_name_batch_file_offsets_and_code(driver: Driver) -> None:
 
 def test_log_tells_topic_offsets_and_sink(driver: Driver, broker: KafkaBroker) -> None:
     facts = read_driver_log(io.BytesIO(driver.log)).facts
-    assert (facts.spark_version, facts.bootstrap_servers) == (default_spark().version, (broker.bootstrap,))
+    assert (facts.spark_version, facts.bootstrap_servers) == (find_default_spark().version, (broker.bootstrap,))
     (query,) = [each for each in facts.queries if each.name == "expired_to_delta"]
     (source,) = query.sources
     assert source.subscription is not None
@@ -157,7 +157,7 @@ def conditions(told: dict[str, Any]) -> set[str]:
 def test_conditions_of_the_rules_are_ones_that_spark_delta_and_kafka_know(
     spark_of: Callable[[str], SparkEnvironment], spark_jars: tuple[Path, ...]
 ) -> None:
-    homes = [default_spark().home, spark_of("4.3.0").home]
+    homes = [find_default_spark().home, spark_of("4.3.0").home]
     jars = [*spark_jars, *(jar for home in homes for jar in (home / "jars").glob("spark-common-utils_*.jar"))]
     known = {condition for jar in jars for condition in conditions_in(jar)}
     known |= conditions(json.loads((homes[0] / "errors" / "error-conditions.json").read_text()))

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SMALL_CONF, default_spark, submit
+from lastgood.lab.spark import SMALL_CONF, find_default_spark, submit
 from lastgood.process.java import Java
 from lastgood.query.prediction.restart import Outcome, Restart
 
@@ -133,7 +133,7 @@ def test_topics_that_are_gone(broker: KafkaBroker, java: Java, spark_jars: Seque
             submit(
                 APP,
                 [str(places), str(result)],
-                environment=default_spark(),
+                environment=find_default_spark(),
                 java=java,
                 jars=tuple(spark_jars),
                 conf=SMALL_CONF,

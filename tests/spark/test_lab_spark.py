@@ -18,8 +18,8 @@ from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import (
     SparkEnvironment,
     SparkUnavailableError,
-    default_spark,
-    spark_environment,
+    find_default_spark,
+    provide_spark,
     submit,
 )
 from lastgood.process.java import Java
@@ -45,7 +45,7 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("version", ["3.5.9", pytest.param(default_spark().version, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("version", ["3.5.9", pytest.param(find_default_spark().version, marks=pytest.mark.proof)])
 def test_script_runs_on_the_spark_of_its_environment_whatever_the_shell_exports(
     version: str,
     spark_of: Callable[[str], SparkEnvironment],
@@ -125,7 +125,7 @@ def test_default_spark_reads_kafka_and_writes_delta_with_the_jars_of_its_set(
         submit(
             script,
             [broker.bootstrap, topic, str(tmp_path / "table"), str(result)],
-            environment=default_spark(),
+            environment=find_default_spark(),
             java=java,
             jars=spark_jars,
             cwd=tmp_path,
@@ -141,11 +141,11 @@ def test_default_spark_reads_kafka_and_writes_delta_with_the_jars_of_its_set(
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.java import find_java
 script = Path(sys.argv[1])
 script.write_text("import time; print('up', flush=True); time.sleep(600)")
-child = submit(script, environment=default_spark(), java=find_java(os.environ))
+child = submit(script, environment=find_default_spark(), java=find_java(os.environ))
 child.wait()
 """
 
@@ -168,7 +168,7 @@ def test_environment_that_pip_cannot_fill_is_never_seen(tmp_path: Path, monkeypa
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     told = []
     with pytest.raises(SparkUnavailableError) as raised:
-        spark_environment("3.5.9", cache=tmp_path, progress=told.append)
+        provide_spark("3.5.9", cache=tmp_path, progress=told.append)
     assert "pyspark==3.5.9" in (raised.value.found or "")
     assert Path(raised.value.subject or "").is_file()
     assert not (tmp_path / "spark-3.5.9").exists()

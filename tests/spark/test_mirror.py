@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.lab.spark import default_spark, submit
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.open_query import now_ms
+from lastgood.lab.spark import find_default_spark, submit
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.process.java import Java
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -68,10 +68,10 @@ class Job:
         mirror = MirrorWriter(
             location,
             storage=LocalStorage(),
-            folder=mirror_folder(location),
+            folder=locate_mirror(location),
             target=LocalWriter(),
             writer=f"run-{next(self.runs)}",
-            now_ms=now_ms,
+            now_ms=read_clock_ms,
         )
         deadline = time.monotonic() + DEADLINE_SECONDS
         log = self.folder / "spark.log"
@@ -80,7 +80,7 @@ class Job:
             submit(
                 self.script,
                 [str(self.checkpoint), str(self.sink), str(held)],
-                environment=default_spark(),
+                environment=find_default_spark(),
                 java=self.java,
                 conf={"spark.driver.memory": "600m", "spark.sql.streaming.minBatchesToRetain": "6"},
                 output=output,
@@ -96,7 +96,7 @@ class Job:
 
     def mirrored(self) -> dict[str, bytes]:
         """The newest version of each file in the mirror."""
-        found = read_mirror(LocalStorage(), mirror_folder(parse_location(str(self.checkpoint))))
+        found = read_mirror(LocalStorage(), locate_mirror(parse_location(str(self.checkpoint))))
         return {copy.path: copy.content for copy in sorted(found, key=lambda copy: copy.seen_ms)}
 
     def logs(self) -> dict[str, bytes]:

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from plugin_services import require_service
 
 import lastgood
-from lastgood.lab.cache import cache_folder, exclusive
+from lastgood.lab.cache import hold_exclusively, locate_cache
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.ledger.opening import open_ledger
 from lastgood.observe.ledger import fill_ledger
 from lastgood.process.child import Child
@@ -48,7 +48,7 @@ def run_app(app: str, arguments: Sequence[object], java: Java, folder: Path, jar
         submit(
             HERE / app,
             list(map(str, arguments)),
-            environment=default_spark(),
+            environment=find_default_spark(),
             java=java,
             jars=jars,
             conf=conf,
@@ -115,10 +115,10 @@ def check_ledger(file: Path, batches: list[int]) -> None:
 @pytest.fixture(scope="module")
 def connect_python() -> Path:
     """A Python with the default pyspark and what its Connect client needs beside it, kept in the cache."""
-    spark = default_spark()
-    folder = cache_folder(None, os.environ) / f"connect-{spark.version}"
+    spark = find_default_spark()
+    folder = locate_cache(None, os.environ) / f"connect-{spark.version}"
     python = folder / "bin" / "python"
-    with exclusive(folder.with_suffix(".lock"), on_wait=lambda: None):
+    with hold_exclusively(folder.with_suffix(".lock"), on_wait=lambda: None):
         if not (folder / "complete").exists():
             needed = [each.partition(";")[0] for each in requires("pyspark") or () if 'extra == "connect"' in each]
             commands: list[list[str | Path]] = [

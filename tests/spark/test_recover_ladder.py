@@ -11,7 +11,7 @@ import pytest
 from schedulers import LASTGOOD, SCHEDULERS
 from spark.supervised import Lines
 
-from lastgood.lab.spark import default_spark, quick_conf, submit_command, submit_env
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command, submit_env
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.proof
@@ -28,13 +28,13 @@ class Cron:
     def __init__(self, folder: Path, java: Java) -> None:
         self.lines = Lines(folder / "lines")
         self.folder = folder
-        spark = default_spark()
+        spark = find_default_spark()
         home = folder / "bin"
         home.mkdir()
         (home / "lastgood").symlink_to(LASTGOOD)
         env = submit_env(spark, java, {"PATH": f"{home}:/usr/local/bin:/usr/bin:/bin"})
         self._env = {**env, "PATH": f"{home}:{env['PATH']}", "XDG_STATE_HOME": str(folder / "state")}
-        self._spark, self._conf = spark, quick_conf(spark, java)
+        self._spark, self._conf = spark, make_quick_conf(spark, java)
 
     def configure(self, *words: str) -> None:
         """Write `lastgood.toml`."""

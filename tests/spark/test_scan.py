@@ -13,7 +13,7 @@ import psutil
 import pytest
 from schedulers import SCHEDULERS, Machine, await_
 
-from lastgood.lab.spark import SMALL_CONF, default_spark, submit_command, submit_env
+from lastgood.lab.spark import SMALL_CONF, find_default_spark, submit_command, submit_env
 from lastgood.process.java import Java
 
 APP = """
@@ -39,7 +39,7 @@ def test_driver_holds_the_lock_when_all_that_started_it_was_killed(tmp_path: Pat
     machine = Machine(tmp_path / "machine")
     app, up = tmp_path / "orders.py", tmp_path / "up"
     app.write_text(APP)
-    spark = default_spark()
+    spark = find_default_spark()
     submit = submit_command(app, [str(up)], environment=spark, conf=SMALL_CONF)
     env = submit_env(spark, java, machine.env)
     command = [str(SCHEDULERS / "cron/scan.sh"), "orders", *submit]

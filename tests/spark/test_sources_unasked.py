@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.planning.price import Guarantee
@@ -26,7 +26,7 @@ def ran(java: Java, spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("unasked")
     log = folder / "driver.log"
     with log.open("wb") as output:
-        child = submit(APP, [str(folder)], environment=default_spark(), java=java, jars=spark_jars, output=output)
+        child = submit(APP, [str(folder)], environment=find_default_spark(), java=java, jars=spark_jars, output=output)
         with child:
             ending = child.wait()
     assert (folder / "rate.json").exists(), f"{ending}: {log.read_text()[-4000:]}"

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, quick_conf, submit_command, submit_env
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command, submit_env
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.proof
@@ -58,12 +58,12 @@ class Application:
     def command(self) -> list[str]:
         words = (self.broker.bootstrap, self.topic, self.checkpoint, self.folder / "out", self.sink)
         file = self.folder / self.config
-        return submit_command(APP, [*map(str, words), str(file), *self.told], environment=default_spark(), conf={})
+        return submit_command(APP, [*map(str, words), str(file), *self.told], environment=find_default_spark(), conf={})
 
     @property
     def env(self) -> dict[str, str]:
         given = {**os.environ, "PYTHONPATH": PATH, "XDG_STATE_HOME": str(self.folder / "state")}
-        return {**submit_env(default_spark(), self.java, given), "SPARK_CONF_DIR": str(self.folder / "conf")}
+        return {**submit_env(find_default_spark(), self.java, given), "SPARK_CONF_DIR": str(self.folder / "conf")}
 
     def write(self) -> None:
         """The records, and all that a user configures."""
@@ -72,7 +72,9 @@ class Application:
         for number in range(PARTITIONS * RECORDS):
             producer.produce(self.topic, str(number), partition=number % PARTITIONS)
         assert producer.flush(30) == 0
-        conf = "".join(f"{key} {value}\n" for key, value in quick_conf(default_spark(), self.java, self.jars).items())
+        conf = "".join(
+            f"{key} {value}\n" for key, value in make_quick_conf(find_default_spark(), self.java, self.jars).items()
+        )
         (self.folder / "conf").mkdir()
         (self.folder / "conf/spark-defaults.conf").write_text(conf)
         sink = f'sink = "delta:{self.folder}/out"\n' if self.sink == "delta" else ""

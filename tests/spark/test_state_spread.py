@@ -13,7 +13,7 @@ import pytest
 from reading import read
 
 from lastgood.checkpoint.partitions import Partitions
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.operations.diagnose import diagnose
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
@@ -42,7 +42,7 @@ def ran(java: Java, spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("spread")
     log = folder / "driver.log"
     with log.open("wb") as output:
-        child = submit(APP, [str(folder)], environment=default_spark(), java=java, jars=spark_jars, output=output)
+        child = submit(APP, [str(folder)], environment=find_default_spark(), java=java, jars=spark_jars, output=output)
         with child:
             ending = child.wait()
     assert (folder / "refused.json").exists(), f"{ending}: {log.read_text()[-4000:]}"

@@ -22,9 +22,9 @@ from deltalake import write_deltalake
 
 import lastgood.spark
 from lastgood.audit.spark_job import SparkSubmit
-from lastgood.audit.specification import audit_spec
+from lastgood.audit.specification import make_audit_spec
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.operations.verify import verify_data
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
@@ -92,7 +92,7 @@ class Stage:
         return f"delta:{location}"
 
     def spec(self, checkpoint: str, sink: str, **options: Any) -> AuditSpec:
-        return audit_spec(resolve_target(checkpoint), kafka=self.broker.bootstrap, sink=sink, **options)
+        return make_audit_spec(resolve_target(checkpoint), kafka=self.broker.bootstrap, sink=sink, **options)
 
 
 def _schema(rows: Sequence[Row]) -> pa.Schema:
@@ -277,7 +277,7 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
     with (
         log.open("wb") as output,
         submit(
-            script, arguments, environment=default_spark(), java=java, jars=spark_jars, conf=conf, output=output
+            script, arguments, environment=find_default_spark(), java=java, jars=spark_jars, conf=conf, output=output
         ) as child,
     ):
         ending = child.wait(DEADLINE_SECONDS * 8)

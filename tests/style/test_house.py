@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import collections
 import functools
+import importlib.machinery
+import importlib.util
 import io
 import re
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -22,10 +25,11 @@ import lastgood
 from lastgood.checkpoint import source_offsets
 from lastgood.cli.main import VERBS
 from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNRECOGNISED
-from lastgood.steps.kinds import step_kinds
+from lastgood.steps.kinds import list_step_kinds
 from lastgood.steps.step import Step
 
 SOURCE = Path(lastgood.__file__).parent
+TOOLS = Path(__file__).parents[2] / "tools"
 HOMES = ("sinks/", "sources/", "testing/")
 """Where a kind may be called by its name; doubles stand for one kind each."""
 SINKS = frozenset({*SINK_KINDS, ABSENT, UNRECOGNISED})
@@ -35,7 +39,7 @@ OFFSETS = frozenset(
 KINDS = SINKS | OFFSETS
 NAMED_BY_KIND = re.compile(r"_?is_(delta|iceberg|fence|file_sink|kafka|kinesis)(_sink|_source|_table)?")
 CALLED_KIND = re.compile(r"(\w+_)?kinds?")
-STEPS = frozenset((step.__module__, step.__name__) for step in (Step, *(each.step for each in step_kinds())))
+STEPS = frozenset((step.__module__, step.__name__) for step in (Step, *(each.step for each in list_step_kinds())))
 
 LINES_MAX = 200
 """Of a verb."""
@@ -193,6 +197,75 @@ def test_no_name_of_a_public_class_means_two_things() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+NO_VERBS = frozenset(
+    """
+    about above after again against along apart around as aside at away back before behind below beside between
+    beyond by down during early else ever for from here in into just late least less like more most near never not
+    nothing now of off on once one only onto other out over past per since so some still such than that then there
+    through till to together too toward twice under unless until up upon via when where while why with within
+    without
+
+    been begun bound broken brought built cast caught chosen done drawn driven found gone got grown had heard held
+    hidden kept known laid led left lent lost made meant met paid proven said seen sent shown sold spent stood stuck
+    sunk taken taught thought told torn understood unproven unread unseen untold went were withdrawn won worn
+    written wrote
+    """.split()  # noqa: SIM905 - words, not lines
+)
+"""Prepositions, adverbs, and participles that are not told by their ending."""
+PARTICIPLE = re.compile(r"\w+(ed|ing|en)")
+IMPERATIVES = frozenset({"bring", "embed", "feed", "flatten", "listen", "need", "open", "ping", "seed", "shorten"})
+"""Verbs that only look like a participle."""
+
+
+@functools.cache
+def figures() -> ModuleType:
+    """The program `tools/house`, whose list of verbs is the only one."""
+    loader = importlib.machinery.SourceFileLoader("figures_of_the_house", str(TOOLS / "house"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Path and syntax of every function of a module."""
+    for name, tree in modules():
+        yield from ((name, node) for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def is_no_verb(word: str) -> bool:
+    """Whether a word is a preposition, an adverb or a participle."""
+    return word in NO_VERBS or (PARTICIPLE.fullmatch(word) is not None and word not in IMPERATIVES)
+
+
+def test_no_function_is_named_by_a_participle_or_a_preposition() -> None:
+    """What it does stands first: `find_lost`, not `lost`; `drop_batches_before`, not `without_batches_before`.
+
+    `to_json` and `from_json` are what every library calls the two ways.
+    """
+    named = {
+        f"{path}: {node.name}"
+        for path, node in functions()
+        if not node.name.endswith(("to_json", "from_json")) and is_no_verb(node.name.lstrip("_").split("_")[0])
+    }
+    assert named == set(), "name it by a verb: docs/why/words.md says which verb means what"
+    for seen in ("told", "went", "begun", "lifted", "foreseen", "marking", "of", "without", "unread"):
+        assert is_no_verb(seen), seen
+
+
+def test_each_function_begins_with_a_verb_of_the_list() -> None:
+    """One verb that is there already is better than a new one for the same; the list is that of `tools/house`.
+
+    A verb of the command line is called by its name, also where that is no verb in English.
+    """
+    named = {f"{path}: {node.name}" for path, node in functions() if not figures().is_named_by_verb(node)}
+    assert named == {"operations/status.py: status"}, "a new verb has its line in VERBS of tools/house"
+    assert [verb for verb in figures().VERBS if is_no_verb(verb)] == []
+    used = {node.name.lstrip("_").split("_")[0] for _, node in functions()}
+    assert figures().VERBS - used == set(), "verbs of the list that no function uses"
 
 
 def test_each_file_of_operations_is_a_verb() -> None:

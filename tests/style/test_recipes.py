@@ -45,7 +45,7 @@ from lastgood.storage.location import STORAGE_KINDS, StorageKind
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
 from lastgood.testing.storage import MemoryWriter
-from lastgood.values import form
+from lastgood.values import make_form
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TALLY = "tally.json"
@@ -144,7 +144,7 @@ def test_kind_of_source_tells_when_it_went_back(tmp_path: Path) -> None:
 class TallyStep(Step):
     """Batches are taken out of a tally."""
 
-    json = form("do undo kind path gone batch why")
+    json = make_form("do undo kind path gone batch why")
     kind: ClassVar = "tally"
 
     path: str

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.demo.stage import TOPIC, DemoStage
-from lastgood.journal.incident import Incident, ranges_of
+from lastgood.journal.incident import Incident, list_ranges
 from lastgood.journal.incidents import list_incidents, read_incident
 from lastgood.settings.policy import ACCEPTABLE, Policy
 from lastgood.storage.reading import open_storage, parse_location
@@ -196,7 +196,7 @@ class Course:
             self._gone[-1].is_said = True
         for source in plan["sources"]:
             for what, places in (("lost", self.lost), ("duplicated", self.doubled)):
-                for _, partition, start, end in ranges_of(source, what):
+                for _, partition, start, end in list_ranges(source, what):
                     places.update((len(self._gone), partition, offset) for offset in range(start, end))
                     self.is_bound = self.is_bound or (what == "duplicated" and source["bound"])
 

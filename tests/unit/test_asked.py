@@ -7,7 +7,7 @@ import pytest
 
 from lastgood import asked
 from lastgood.asked import Asked
-from lastgood.cli.evidence import evidence_options
+from lastgood.cli.evidence import add_evidence_options
 from lastgood.cli.main import VERBS, lastgood
 
 QUERY = Asked(
@@ -22,7 +22,7 @@ QUERY = Asked(
 
 
 @click.command()
-@evidence_options
+@add_evidence_options
 def bare() -> None:
     pass
 

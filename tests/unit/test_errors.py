@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from lastgood.errors import LastgoodError, command_line
+from lastgood.errors import LastgoodError, format_command_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +66,6 @@ def test_json_has_every_field_also_the_unknown_ones() -> None:
 
 
 def test_a_command_can_be_pasted_whatever_its_words_hold() -> None:
-    line = command_line("inspect", "/lake/my orders", "--batch", 7, "--sink", "$HOME/'x'")
+    line = format_command_line("inspect", "/lake/my orders", "--batch", 7, "--sink", "$HOME/'x'")
     assert line.startswith("lastgood inspect '/lake/my orders' --batch 7 --sink ")
     assert shlex.split(line) == ["lastgood", "inspect", "/lake/my orders", "--batch", "7", "--sink", "$HOME/'x'"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lastgood.redaction import is_secret_name, redacted
+from lastgood.redaction import is_secret_name, redact
 
 SECRET = "hunter2+Zz/9"
 
@@ -32,15 +32,15 @@ SECRET = "hunter2+Zz/9"
     ],
 )
 def test_a_secret_is_gone_and_what_stands_around_it_is_not(text: str) -> None:
-    hidden = redacted(text)
+    hidden = redact(text)
     assert SECRET not in hidden
     assert "***" in hidden
-    assert redacted(hidden) == hidden
+    assert redact(hidden) == hidden
 
 
 @pytest.mark.parametrize("text", ["AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.c2ln"])
 def test_a_key_that_is_known_by_its_form_is_gone(text: str) -> None:
-    assert redacted(f"id {text}, then") == "id ***, then"
+    assert redact(f"id {text}, then") == "id ***, then"
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_key_that_is_known_by_its_form_is_gone(text: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_json_stays_the_same_json() -> None:
     told = {"conf": {"a.password": 'x"y\\z', "url": f"jdbc:x://u:{SECRET}@h", "retries": 3}, "list": [SECRET]}
-    read = json.loads(redacted(json.dumps(told)))
+    read = json.loads(redact(json.dumps(told)))
     assert read == {"conf": {"a.password": "***", "url": "jdbc:x://u:***@h", "retries": 3}, "list": [SECRET]}
 
 

@@ -21,10 +21,10 @@ from lastgood.signing import (
     SignatureStanding,
     SignatureWrongError,
     Signer,
-    new_key,
+    format_keys,
+    make_key,
+    name_place,
     parse_keys,
-    place_of,
-    to_text,
 )
 from lastgood.storage.reading import parse_location
 
@@ -149,12 +149,12 @@ def test_one_place_is_signed_for_however_it_is_written(text: str) -> None:
 
 def test_the_container_of_an_azure_account_is_part_of_the_place() -> None:
     azure = "abfss://box@acc.dfs.core.windows.net/chk"
-    assert place_of(parse_location(azure)) == azure
-    assert place_of(parse_location(azure.replace("box", "other"))) != azure
+    assert name_place(parse_location(azure)) == azure
+    assert name_place(parse_location(azure.replace("box", "other"))) != azure
 
 
 def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_verifies() -> None:
-    new = new_key()
+    new = make_key()
     both = Signer.at(KeyRing((new, KEY), "test"), ORDERS)
     both.require(STAGE, NAMES, SIGNER.signed(STAGE, NAMES, NOTE), "begun.json")
     signed = both.signed(STAGE, NAMES, NOTE)
@@ -167,7 +167,7 @@ def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_verifies() -> 
 
 def test_a_key_of_the_same_id_is_another_key() -> None:
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
-    other = Signer.at(KeyRing((new_key(),), "test"), ORDERS)
+    other = Signer.at(KeyRing((make_key(),), "test"), ORDERS)
     forged = {**signed, "signature": {**signed["signature"], "key": other.keys.keys[0].id}}
     assert other.standing(STAGE, NAMES, forged) is SignatureStanding.WRONG
 
@@ -200,6 +200,6 @@ def test_what_is_no_file_of_keys_is_refused(text: str) -> None:
 
 
 def test_keys_come_back_as_they_were_written() -> None:
-    keys = tuple(new_key() for _ in range(3))
-    assert parse_keys(to_text(keys), "here").keys == keys
+    keys = tuple(make_key() for _ in range(3))
+    assert parse_keys(format_keys(keys), "here").keys == keys
     assert len({key.id for key in keys}) == 3

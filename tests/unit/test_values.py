@@ -11,7 +11,17 @@ import pytest
 from samples import classes
 
 from lastgood.bundle import shareable
-from lastgood.values import AtMost, Between, Codec, JsonValue, ShapeError, attributes, form, from_json, to_json
+from lastgood.values import (
+    AtMost,
+    Between,
+    Codec,
+    JsonValue,
+    ShapeError,
+    from_json,
+    list_attributes,
+    make_form,
+    to_json,
+)
 
 
 class Colour(enum.Enum):
@@ -112,7 +122,7 @@ def test_another_shape_is_an_error(kind: Any, told: Any) -> None:
 class Batch(JsonValue):
     """A value that stands otherwise than by its fields."""
 
-    json = form("format number=id word content parts", left_out="parts", strict=True)
+    json = make_form("format number=id word content parts", left_out="parts", strict=True)
     format = 1
 
     id: Annotated[int, Between(0, 9)]
@@ -127,7 +137,7 @@ class Batch(JsonValue):
 
 @dataclass(frozen=True, slots=True)
 class Closed(JsonValue):
-    json = form(closed=True)
+    json = make_form(closed=True)
     n: int
 
 
@@ -143,7 +153,7 @@ def require_even(value: Even) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Even(JsonValue):
-    json = form(check=require_even)
+    json = make_form(check=require_even)
     n: int
 
 
@@ -220,7 +230,7 @@ def test_every_key_of_every_form_is_there() -> None:
     for kind in classes("to_json"):
         if issubclass(kind, JsonValue):
             names = {each.name for each in dataclasses.fields(kind)}
-            roots = {each.partition(".")[0] for each in attributes(kind).values()}
+            roots = {each.partition(".")[0] for each in list_attributes(kind).values()}
             assert {each for each in roots if each not in names and not hasattr(kind, each)} == set(), kind
 
 

@@ -8,9 +8,9 @@ from lastgood.checkpoint.contents import Checkpoint, Presence
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint, read_file
-from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
+from lastgood.checkpoint.source_offsets import SourceOffset, get_topics
 from lastgood.errors import LastgoodError, Retry
-from lastgood.sources.kafka.reader import OffsetRange, committed_ranges
+from lastgood.sources.kafka.reader import OffsetRange, list_committed_ranges
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 
@@ -48,10 +48,10 @@ def read_committed(checkpoint: str) -> CommittedReads:
         raise NoCommittedBatchError(
             "the checkpoint holds no committed batch",
             subject=checkpoint,
-            found=_nothing_committed(found),
+            found=_describe_nothing_committed(found),
             expected="a checkpoint whose query has committed a batch",
         )
-    committed = _offset_entry(storage, location, found.last_committed)
+    committed = _read_offset_entry(storage, location, found.last_committed)
     if not all(_is_resolved(line.offset) for line in committed.sources):
         raise NoCommittedBatchError(
             "how far the query has read is not written down",
@@ -66,16 +66,16 @@ def read_committed(checkpoint: str) -> CommittedReads:
     if is_start_known:
         oldest = committed
     else:
-        oldest = _offset_entry(storage, location, found.offsets.ids.oldest)
-    return CommittedReads(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
+        oldest = _read_offset_entry(storage, location, found.offsets.ids.oldest)
+    return CommittedReads(found.last_committed, list_committed_ranges(committed, initial, oldest), is_start_known)
 
 
 def _is_resolved(offset: SourceOffset) -> bool:
     """Whether an offset is a position: the earliest and the latest are none."""
-    return all(each >= 0 for parts in topics_of(offset).values() for each in parts.values())
+    return all(each >= 0 for parts in get_topics(offset).values() for each in parts.values())
 
 
-def _nothing_committed(found: Checkpoint) -> str:
+def _describe_nothing_committed(found: Checkpoint) -> str:
     if found.presence is not Presence.PRESENT:
         return "no such folder" if found.presence is Presence.MISSING else "an empty folder"
     if found.last_planned is None:
@@ -83,7 +83,7 @@ def _nothing_committed(found: Checkpoint) -> str:
     return f"batch {found.last_planned}, planned and not committed"
 
 
-def _offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> OffsetEntry:
+def _read_offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> OffsetEntry:
     file = checkpoint / f"{OFFSETS}/{batch_id}"
     entry = read_file(storage, file, parse_offset_entry)
     if isinstance(entry, OffsetEntry):

@@ -12,19 +12,19 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, lineage, records_of
+from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, parse_records, trace_lineage
 from lastgood.observe.walk import Progress, Walk
-from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
-from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
+from lastgood.query.history import BatchRecord, InitialOffsets, Seam, find_seams, find_seams_between
+from lastgood.query.source_steps import NotCompared, SourceSteps, list_not_joined
 from lastgood.settings.target import Target
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class LogAudit(JsonValue):
     """Whether the known batches of a query follow each other without gap or overlap."""
 
-    json = form(
+    json = make_form(
         "*query contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
         "not_compared unread rests_on"
     )
@@ -114,22 +114,22 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
     walk = Walk(query, only_ends=True, progress=progress)
     committed = _Committed(walk)
     steps = SourceSteps(committed, query.initial)
-    found = seams(steps, is_sparse=True)  # of the holes we know which were read
+    found = find_seams(steps, is_sparse=True)  # of the holes we know which were read
     found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
     if query.checkpoint.mode is not Mode.ASYNC_PROGRESS:
         holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
         found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
-    queries = lineage(query)
+    queries = trace_lineage(query)
     unknown = list(steps.not_compared)
     for before, after in pairwise(queries):
         left = None
-        for record in records_of(before.copies):
+        for record in parse_records(before.copies):
             if record.is_committed and isinstance(record.offsets, OffsetEntry):
                 left = record.offsets
         if left is not None:
-            began = _initial(after.copies)
-            found += seams_between(left, began)
-            unknown += not_joined(left, began)
+            began = _find_initial(after.copies)
+            found += find_seams_between(left, began)
+            unknown += list_not_joined(left, began)
     return LogAudit(
         walk.query,
         committed.first,
@@ -143,7 +143,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
     )
 
 
-def _initial(copies: tuple[Copy, ...]) -> InitialOffsets:
+def _find_initial(copies: tuple[Copy, ...]) -> InitialOffsets:
     found = {}
     for copy in copies:
         folder, _, name = copy.path.rpartition("/")

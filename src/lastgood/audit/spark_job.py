@@ -16,7 +16,7 @@ import platformdirs
 import lastgood.spark
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.notes import read_json
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
@@ -106,16 +106,16 @@ def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -
                 tell("starting Spark")
                 last = _follow(lines, kept, tell)
                 ending = child.wait()
-        found = _answered(answer, log)
+        found = _read_answer(answer, log)
     if "result" in found:
         result: Mapping[str, Any] = found["result"]
         return result
     if "error" in found:
-        raise _refused(found["error"], log)
-    raise _failed(f"the job ended with {ending}: {last}" if last else f"the job ended with {ending}", log)
+        raise _make_refused_error(found["error"], log)
+    raise _make_failed_error(f"the job ended with {ending}: {last}" if last else f"the job ended with {ending}", log)
 
 
-def _answered(answer: Path, log: Path) -> Mapping[str, Any]:
+def _read_answer(answer: Path, log: Path) -> Mapping[str, Any]:
     """What the job wrote down; nothing if it did not come so far."""
     try:
         with answer.open("rb") as stream:
@@ -123,11 +123,11 @@ def _answered(answer: Path, log: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise _failed(f"its answer is not understood: {error}", log) from error
+        raise _make_failed_error(f"its answer is not understood: {error}", log) from error
     return found if isinstance(found, Mapping) else {}
 
 
-def _stage(told: str) -> str:
+def _name_stage(told: str) -> str:
     try:
         found = read_json(told)
     except ValueError:  # a line of somebody else's that begins so
@@ -140,7 +140,7 @@ def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> 
     last = ""
     for line in lines:
         if line.startswith(MARK):
-            tell(_stage(line.removeprefix(MARK)))
+            tell(_name_stage(line.removeprefix(MARK)))
             continue
         log.write(line)
         if line.strip() and not line[0].isspace():
@@ -151,10 +151,10 @@ def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> 
 def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tell: Callable[[str], None]) -> Child:
     """Start the job on the Spark that is asked for, or on the one of this Python."""
     if spark.command:
-        options = (*_option("--packages", spark.packages), *_option("--jars", spark.jars))
+        options = (*_make_option("--packages", spark.packages), *_make_option("--jars", spark.jars))
         launch = prepare_launch([*spark.command, *options, str(_JOB), *arguments], os.environ)
         return Child(launch.command, env=launch.env, output=output)
-    environment, java = default_spark(), find_java(os.environ)
+    environment, java = find_default_spark(), find_java(os.environ)
     conf = dict(_LOCAL_CONF)
     if spark.packages is None and spark.jars is None:
         if environment.jar_set is None:
@@ -172,13 +172,13 @@ def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tel
     return submit(_JOB, arguments, environment=environment, java=java, conf=conf, output=output)
 
 
-def _option(name: str, value: str | None) -> tuple[str, ...]:
+def _make_option(name: str, value: str | None) -> tuple[str, ...]:
     if value is None:
         return ()
     return (name, value)
 
 
-def _refused(error: Mapping[str, str], log: Path) -> LastgoodError:
+def _make_refused_error(error: Mapping[str, str], log: Path) -> LastgoodError:
     subject, found = error["subject"], error["found"]
     match error["kind"]:
         case "no_such_column":
@@ -196,10 +196,10 @@ def _refused(error: Mapping[str, str], log: Path) -> LastgoodError:
             )
         case "sink_unreadable":
             return SinkUnreadableError("the sink cannot be read", subject=subject, found=found)
-    return _failed(found, log)
+    return _make_failed_error(found, log)
 
 
-def _failed(found: str, log: Path) -> AuditFailedError:
+def _make_failed_error(found: str, log: Path) -> AuditFailedError:
     return AuditFailedError(
         "the Spark job that compares source and sink failed",
         found=found,

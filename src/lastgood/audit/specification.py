@@ -9,18 +9,18 @@ from lastgood.audit.committed import read_committed
 from lastgood.audit.spark_job import SinkUnreadableError
 from lastgood.delta_log.own_files import require_own_files
 from lastgood.errors import LastgoodError, UsageError
-from lastgood.observe.advice_facts import query_facts
+from lastgood.observe.advice_facts import select_query_facts
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import gather
-from lastgood.observe.surroundings import reading
-from lastgood.query.topics import identify, recorded_ids
+from lastgood.observe.surroundings import make_reading
+from lastgood.query.topics import identify, merge_recorded_ids
 from lastgood.settings.target import Target
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.kafka.cluster import ask_kafka
 from lastgood.sources.kafka.config import read_kafka_config
 from lastgood.sources.kafka.java_properties import parse_properties
-from lastgood.sources.kafka.reader import TopicRecreatedError, served_ranges
+from lastgood.sources.kafka.reader import TopicRecreatedError, list_served_ranges
 from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 from lastgood.spark.audit import (
     ISOLATION_LEVELS,
@@ -44,7 +44,7 @@ class RangeExpiredError(LastgoodError):
     exit_code = 63
 
 
-def audit_spec(  # noqa: PLR0913 - as verify_data
+def make_audit_spec(  # noqa: PLR0913 - as verify_data
     target: Target,
     *,
     kafka: str,
@@ -60,7 +60,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     if isolation_level is not None and isolation_level not in ISOLATION_LEVELS:
         raise UsageError("no such isolation level", found=isolation_level, expected=" or ".join(ISOLATION_LEVELS))
     columns, compared = parse_columns(keys), parse_columns(compare)
-    table = sink_table(sink)
+    table = find_sink_table(sink)
     require_own_sink(table)
     checkpoint = target.checkpoint
     committed = read_committed(checkpoint)
@@ -69,10 +69,10 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
         config = read_kafka_config(kafka_config)
     topics = {each.topic for each in committed.ranges}
     query = gather(target, batches=BATCHES)
-    stands = reading(query)
+    stands = make_reading(query)
     facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
-    ranges = served_ranges(committed.ranges, facts)
-    ids = recorded_ids(facts, query_facts(query).topic_ids)
+    ranges = list_served_ranges(committed.ranges, facts)
+    ids = merge_recorded_ids(facts, select_query_facts(query).topic_ids)
     for topic in sorted(topics):
         _require_same(
             topic,
@@ -95,7 +95,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     return AuditSpec(
         checkpoint=checkpoint,
         last_committed=committed.batch_id,
-        kafka_options={**_spark_options(kafka_config), "kafka.bootstrap.servers": kafka},
+        kafka_options={**_make_spark_options(kafka_config), "kafka.bootstrap.servers": kafka},
         ranges=ranges,
         is_start_known=committed.is_start_known,
         sink=table,
@@ -125,7 +125,7 @@ def _require_same(topic: str, answer: IdentityAnswer) -> None:
     )
 
 
-def _spark_options(kafka_config: Path | None) -> dict[str, str]:
+def _make_spark_options(kafka_config: Path | None) -> dict[str, str]:
     """A `client.properties` as options of Spark's Kafka source: the Java client reads the same keys."""
     if kafka_config is None:
         return {}
@@ -146,7 +146,7 @@ def require_own_sink(table: SinkTable) -> None:
     require_own_files(open_storage(location), location, deadline=Deadline.after(_LOG_SECONDS))
 
 
-def sink_table(text: str) -> SinkTable:
+def find_sink_table(text: str) -> SinkTable:
     """The table that `--sink` names; its kind told from what is there where the text does not say it.
 
     Raises:

@@ -24,7 +24,7 @@ from typing import IO, Any, Self
 
 from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, NotInBundleError
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
-from lastgood.notes import read_json, values_of
+from lastgood.notes import count_values, read_json
 from lastgood.storage.reading import PARALLEL_LOCAL, Entry, Location
 
 FORMAT = 1
@@ -83,7 +83,7 @@ class BundleWriter:
             StorageError: there is more of it than fits into a bundle.
         """
         content = json.dumps(value, separators=(",", ":")).encode()
-        values = values_of(content)
+        values = count_values(content)
         if len(content) > JSON_BYTES_MAX or values > JSON_VALUES_MAX:
             raise StorageError(
                 "the checkpoint has too many files for a bundle",
@@ -247,7 +247,7 @@ class BundleArchive:
         return manifest
 
     def _require_few_values(self, name: str, content: bytes) -> None:
-        values = values_of(content)
+        values = count_values(content)
         if values > JSON_VALUES_MAX:
             raise self._invalid(
                 "a part of it has too many values", f"{name}: {values:,} values", f"{JSON_VALUES_MAX:,} at most"

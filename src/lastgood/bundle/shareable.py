@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lastgood import values
-from lastgood.redaction import HIDDEN, is_secret_name, redacted
+from lastgood.redaction import HIDDEN, is_secret_name, redact
 
 FREE_TEXT = frozenset(("message", "message_parameters", "traceback", "user_metadata"))
 """Fields that hold what others wrote: it may be rows of the data, so it is left out."""
 
 
-def _hidden(name: str, text: str) -> str:
+def _hide(name: str, text: str) -> str:
     return HIDDEN if text and is_secret_name(name) else text
 
 
-_SHAREABLE: Final = values.Style(is_by_fields=True, text=redacted, hidden=_hidden, left_out=FREE_TEXT)
+_SHAREABLE: Final = values.Style(is_by_fields=True, text=redact, hidden=_hide, left_out=FREE_TEXT)
 _CODEC: Final = values.Codec(is_by_fields=True)
 
 

@@ -33,11 +33,11 @@ from lastgood.checkpoint.state_files import (
     SnapshotMetadata,
     StateFile,
     StateFileKind,
-    early_end,
+    find_early_end,
     parse_lineage,
     parse_snapshot,
 )
-from lastgood.redaction import redacted
+from lastgood.redaction import redact
 
 _USER_METADATA = "userMetadata"
 _SNAPSHOT_FIELDS = (
@@ -61,7 +61,7 @@ _BINARY = b"\xff\xff"
 """No UTF-8, as binary data is none."""
 
 
-def stand_in(kind: CheckpointFile, raw: bytes) -> bytes | None:
+def make_stand_in(kind: CheckpointFile, raw: bytes) -> bytes | None:
     """What to keep of a file's content; None: nothing.
 
     Args:
@@ -70,43 +70,43 @@ def stand_in(kind: CheckpointFile, raw: bytes) -> bytes | None:
     """
     match kind:
         case LogFile(log="commits"):
-            return _text(raw, _without_user_metadata)
+            return _rewrite_text(raw, _drop_user_metadata)
         case LogFile() | QueryMetadataFile() | OperatorMetadataFile():
-            return _text(raw)
+            return _rewrite_text(raw)
         case StateSchemaFile():
             return None if isinstance(parse_state_schema(raw), Damage) else raw
         case StateStoreFile(file=file):
-            return _state_stand_in(file, raw)
+            return _make_state_stand_in(file, raw)
     return None
 
 
-def _state_stand_in(file: StateFile, raw: bytes) -> bytes:
+def _make_state_stand_in(file: StateFile, raw: bytes) -> bytes:
     if file.kind is StateFileKind.ZIP:
-        return _like(raw, _seen_of_snapshot, _snapshots(raw))
+        return _choose_like(raw, _look_at_snapshot, _make_snapshots(raw))
     if file.kind is StateFileKind.CHANGELOG and file.unique_id:
-        return _like(raw, _seen_of_changelog, _changelogs(raw))
-    return _like(raw, _seen_of_changes, _changes(raw))
+        return _choose_like(raw, _look_at_changelog, _make_changelogs(raw))
+    return _choose_like(raw, _look_at_changes, _make_changes(raw))
 
 
-def checksum_stand_in(checksum: bytes, raw: bytes, kept: bytes) -> bytes:
+def make_checksum_stand_in(checksum: bytes, raw: bytes, kept: bytes) -> bytes:
     """What to keep of a `.NAME.crc`: it fits what is kept of NAME if it fitted NAME."""
     parsed = parse_hadoop_checksum(checksum)
     if isinstance(parsed, Damage):
-        return _like(checksum, lambda content: (parse_hadoop_checksum(content),), (b"", _BINARY * 8, b"crc\0"))
+        return _choose_like(checksum, lambda content: (parse_hadoop_checksum(content),), (b"", _BINARY * 8, b"crc\0"))
     if kept == raw or parsed.check(raw):
         return checksum
     return HadoopChecksum.of(kept, parsed.chunk_bytes).to_bytes()
 
 
-def _text(raw: bytes, change: Callable[[str], str] = str) -> bytes:
+def _rewrite_text(raw: bytes, change: Callable[[str], str] = str) -> bytes:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         return _BINARY
-    return redacted(change(text)).encode()
+    return redact(change(text)).encode()
 
 
-def _without_user_metadata(text: str) -> str:
+def _drop_user_metadata(text: str) -> str:
     """What a writer noted down with its commit is its own affair."""
     if _USER_METADATA in text:
         return "\n".join(_clean_line(line) for line in text.split("\n"))
@@ -128,88 +128,93 @@ def _clean(value: Any) -> Any:
     return [_clean(each) for each in value]
 
 
-def _like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candidates: Iterable[bytes]) -> bytes:
+def _choose_like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candidates: Iterable[bytes]) -> bytes:
     """The first candidate in which the same is seen as in `raw`, or at least the same kinds of damage."""
     wanted = see(raw)
     found = [(candidate, see(candidate)) for candidate in candidates]
     same = [candidate for candidate, seen in found if seen == wanted]
-    similar = [candidate for candidate, seen in found if list(map(_kind, seen)) == list(map(_kind, wanted))]
+    similar = [candidate for candidate, seen in found if list(map(_name_kind, seen)) == list(map(_name_kind, wanted))]
     return next(iter((*same, *similar)), _BINARY)
 
 
-def _kind(seen: object) -> object:
+def _name_kind(seen: object) -> object:
     return seen.kind if isinstance(seen, Damage) else seen
 
 
-def _seen_of_snapshot(raw: bytes) -> tuple[object, ...]:
+def _look_at_snapshot(raw: bytes) -> tuple[object, ...]:
     found = parse_snapshot(raw)
     if isinstance(found, Damage):
         return (found,)
     return (found.version, dict(found.files), found.keys)
 
 
-def _seen_of_changelog(raw: bytes) -> tuple[object, ...]:
-    return parse_lineage(raw[:CHANGELOG_HEAD_BYTES]), early_end(raw)
+def _look_at_changelog(raw: bytes) -> tuple[object, ...]:
+    return parse_lineage(raw[:CHANGELOG_HEAD_BYTES]), find_early_end(raw)
 
 
-def _seen_of_changes(raw: bytes) -> tuple[object, ...]:
-    return (early_end(raw),)
+def _look_at_changes(raw: bytes) -> tuple[object, ...]:
+    return (find_early_end(raw),)
 
 
-def _snapshots(raw: bytes) -> list[bytes]:
+def _make_snapshots(raw: bytes) -> list[bytes]:
     """RocksDB archives: one with the same list of files, then damaged ones."""
     found = []
     metadata = parse_snapshot(raw)
     if isinstance(metadata, SnapshotMetadata):
         fields = {name: metadata.fields[name] for name in _SNAPSHOT_FIELDS if name in metadata.fields}
-        found = [_archive("metadata", f"v{metadata.version}\n{to_json(fields)}".encode())]
-    garbled = bytearray(_archive("metadata", b"v1\n{}" * 40))
+        found = [_make_archive("metadata", f"v{metadata.version}\n{to_json(fields)}".encode())]
+    garbled = bytearray(_make_archive("metadata", b"v1\n{}" * 40))
     garbled[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + 8] = b"\xff" * 8
     texts = (b"", b"v1\n{", b"v1\n[]", b"v1\nx", b"v9\n{}", b"x\n{}", _BINARY)
-    damaged = [_archive("metadata", text) for text in texts]
+    damaged = [_make_archive("metadata", text) for text in texts]
     if len(raw) > ZIP_BYTES_MAX:
         large = [bytes(ZIP_BYTES_MAX + 1)]
     else:
         large = []
-    return [*found, *large, b"", bytes(16), b"PK\3\4", _archive("nothing", b""), *damaged, bytes(garbled)]
+    return [*found, *large, b"", bytes(16), b"PK\3\4", _make_archive("nothing", b""), *damaged, bytes(garbled)]
 
 
-def _archive(name: str, content: bytes) -> bytes:
+def _make_archive(name: str, content: bytes) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(name), content)
     return made.getvalue()
 
 
-def _changes(raw: bytes) -> list[bytes]:
+def _make_changes(raw: bytes) -> list[bytes]:
     """Files of changes: one that is whole, then damaged ones."""
-    return [_END, _cut(len(raw)), b"", _block(b"") + bytes(len(_END))]
+    return [_END, _cut(len(raw)), b"", _make_block(b"") + bytes(len(_END))]
 
 
-def _changelogs(raw: bytes) -> list[bytes]:
+def _make_changelogs(raw: bytes) -> list[bytes]:
     """Changelogs of format v2: with the same lineage and no change, then damaged ones; each whole, and cut."""
     lineage = parse_lineage(raw[:CHANGELOG_HEAD_BYTES])
     if isinstance(lineage, Damage):
         heads = []
     else:
-        heads = [_changelog("v3", lineage)]
-    heads += [_block(b"\0\2v3"), _changelog("v1", ()), _block(b"\0\2\xff\xff"), _block(_utf("v3") + _utf("x"))]
+        heads = [_make_changelog("v3", lineage)]
+    heads += [
+        _make_block(b"\0\2v3"),
+        _make_changelog("v1", ()),
+        _make_block(b"\0\2\xff\xff"),
+        _make_block(_encode_utf("v3") + _encode_utf("x")),
+    ]
     ended = [head + _END for head in heads]
-    padded = [head + _block(bytes(_HEAD_UNPACKED_BYTES)) + _cut(_BLOCK_HEADER.size) for head in heads]
-    return [*ended, *padded, b"LZ4", _cut(len(raw)), bytes(32), _block(b"") + bytes(len(_END)), b""]
+    padded = [head + _make_block(bytes(_HEAD_UNPACKED_BYTES)) + _cut(_BLOCK_HEADER.size) for head in heads]
+    return [*ended, *padded, b"LZ4", _cut(len(raw)), bytes(32), _make_block(b"") + bytes(len(_END)), b""]
 
 
-def _changelog(version: str, lineage: Iterable[LineageItem]) -> bytes:
+def _make_changelog(version: str, lineage: Iterable[LineageItem]) -> bytes:
     items: list[Any] = [{"version": item.version, "checkpointUniqueId": item.unique_id} for item in lineage]
-    return _block(_utf(version) + _utf(to_json(items)))
+    return _make_block(_encode_utf(version) + _encode_utf(to_json(items)))
 
 
-def _utf(text: str) -> bytes:
+def _encode_utf(text: str) -> bytes:
     raw = text.encode()
     return len(raw).to_bytes(2) + raw
 
 
-def _block(content: bytes) -> bytes:
+def _make_block(content: bytes) -> bytes:
     """One block of an LZ4 block stream that is not compressed; nobody looks at its checksum."""
     return _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, len(content), max(1, len(content)), 0) + content
 

@@ -111,15 +111,15 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> BundleTree:
         raise ShapeError(told, "listing with folders and files")
     tree = BundleTree(roots)
     for path in folders:
-        tree.add_folder(_path(path))
+        tree.add_folder(_parse_path(path))
     for row in files:
         if not isinstance(row, list) or len(row) != 3 or not all(_is_number(each) for each in row[1:]):
             raise ShapeError(row, "file")
-        tree.add_file(_path(row[0]), *row[1:])
+        tree.add_file(_parse_path(row[0]), *row[1:])
     return tree
 
 
-def _path(told: Any) -> str:
+def _parse_path(told: Any) -> str:
     if isinstance(told, str):
         parts = told.split("/")
     else:

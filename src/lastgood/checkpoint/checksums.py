@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import Json, decode, encode, is_long, read_object, to_json
 
 HADOOP_CHUNK_BYTES = 512
@@ -42,7 +42,7 @@ class HadoopChecksum:
             return None
         differing = [at for at, (one, other) in enumerate(zip(self.sums, found.sums, strict=False)) if one != other]
         at = (differing or [min(len(self.sums), len(found.sums))])[0] * self.chunk_bytes
-        return damaged(DamageKind.CHECKSUM_MISMATCH, f"from byte {at} of {len(data)}")
+        return make_damage(DamageKind.CHECKSUM_MISMATCH, f"from byte {at} of {len(data)}")
 
 
 def parse_hadoop_checksum(raw: bytes) -> HadoopChecksum | Damage:
@@ -50,12 +50,12 @@ def parse_hadoop_checksum(raw: bytes) -> HadoopChecksum | Damage:
     if not raw:
         return Damage(DamageKind.EMPTY)
     if not raw.startswith(_HADOOP_MAGIC):
-        return damaged(DamageKind.BAD_HEADER, raw[:16])
+        return make_damage(DamageKind.BAD_HEADER, raw[:16])
     if len(raw) < _HADOOP_HEADER.size or len(raw) % 4:
-        return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
     chunk_bytes = _HADOOP_HEADER.unpack_from(raw)[1]
     if not 0 < chunk_bytes < 2**31:
-        return damaged(DamageKind.BAD_HEADER, raw[:16])
+        return make_damage(DamageKind.BAD_HEADER, raw[:16])
     sums = struct.unpack_from(f">{len(raw) // 4 - 2}I", raw, _HADOOP_HEADER.size)
     return HadoopChecksum(chunk_bytes, sums)
 
@@ -79,18 +79,18 @@ class SparkChecksum:
 
     def for_content(self, data: bytes) -> Self:
         """The same for another content of the main file."""
-        value = _signed(crc32c(data))
+        value = _make_signed(compute_crc32c(data))
         fields = {**self.fields, "value": value, "mainFileSize": len(data)}
         return type(self)(value, len(data), MappingProxyType(fields))
 
     def check(self, data: bytes) -> Damage | None:
         """What Spark would say of `data`, the content of the main file; None if they agree."""
         if len(data) != self.main_file_size:
-            return damaged(DamageKind.CHECKSUM_MISMATCH, f"{len(data)} bytes, not {self.main_file_size}")
-        value = _signed(crc32c(data))
+            return make_damage(DamageKind.CHECKSUM_MISMATCH, f"{len(data)} bytes, not {self.main_file_size}")
+        value = _make_signed(compute_crc32c(data))
         if value == self.value:
             return None
-        return damaged(DamageKind.CHECKSUM_MISMATCH, f"{value}, not {self.value}")
+        return make_damage(DamageKind.CHECKSUM_MISMATCH, f"{value}, not {self.value}")
 
 
 def parse_spark_checksum(raw: bytes) -> SparkChecksum | Damage:
@@ -101,11 +101,11 @@ def parse_spark_checksum(raw: bytes) -> SparkChecksum | Damage:
         return fields
     value, size = fields.get("value"), fields.get("mainFileSize")
     if fields.get("algorithm") != "CRC32C" or not is_long(value) or not is_long(size):
-        return damaged(DamageKind.UNEXPECTED_JSON, to_json(fields))
+        return make_damage(DamageKind.UNEXPECTED_JSON, to_json(fields))
     return SparkChecksum(value, size, MappingProxyType(fields), raw)
 
 
-def _crc32c_table() -> tuple[int, ...]:
+def _make_crc32c_table() -> tuple[int, ...]:
     table = []
     for byte in range(256):
         value = byte
@@ -115,10 +115,10 @@ def _crc32c_table() -> tuple[int, ...]:
     return tuple(table)
 
 
-_CRC32C = _crc32c_table()
+_CRC32C = _make_crc32c_table()
 
 
-def crc32c(data: bytes) -> int:
+def compute_crc32c(data: bytes) -> int:
     """CRC-32C (Castagnoli), unsigned; some 10 MB a second, enough for the files of a checkpoint."""
     value = 0xFFFFFFFF
     table = _CRC32C
@@ -127,7 +127,7 @@ def crc32c(data: bytes) -> int:
     return value ^ 0xFFFFFFFF
 
 
-def _signed(value: int) -> int:
+def _make_signed(value: int) -> int:
     if value >= 2**31:
         return value - 2**32
     return value

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self, TypeAlias
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import Json, encode, long_field, read_object, split_log, to_json
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
+from lastgood.checkpoint.lines import Json, encode, extract_long, read_object, split_log, to_json
 
 VERSION_NEWEST = 3
 _SHORT_BYTES_MAX = 64
@@ -35,13 +35,13 @@ class CommitEntry:
         """An entry as Spark writes it; `state_unique_ids` needs version 2 or 3."""
         fields: dict[str, Json] = {"nextBatchWatermarkMs": next_batch_watermark_ms}
         if state_unique_ids is not None:
-            fields["stateUniqueIds"] = _ids_json(state_unique_ids)
+            fields["stateUniqueIds"] = _encode_ids(state_unique_ids)
         return cls(version, MappingProxyType(fields))
 
     @property
     def next_batch_watermark_ms(self) -> int:
         """Watermark for the next batch; 0 if there is none."""
-        return long_field(self.fields, "nextBatchWatermarkMs") or 0
+        return extract_long(self.fields, "nextBatchWatermarkMs") or 0
 
     @property
     def state_unique_ids(self) -> StateUniqueIds | None:
@@ -70,7 +70,7 @@ class CommitEntry:
 
     def with_state_unique_ids(self, ids: StateUniqueIds) -> Self:
         """The same with other names of state files; version 2 or 3 only."""
-        return self._with_fields(stateUniqueIds=_ids_json(ids))
+        return self._with_fields(stateUniqueIds=_encode_ids(ids))
 
     def _with_fields(self, **changed: Json) -> Self:
         return type(self)(self.version, MappingProxyType({**self.fields, **changed}))
@@ -103,8 +103,8 @@ def _parse(raw: bytes) -> CommitEntry | Damage:
     ids = None
     if log.version > 1:
         ids = fields.get("stateUniqueIds")
-    if long_field(fields, "nextBatchWatermarkMs") is None or (ids is not None and _read_ids(ids) is None):
-        return damaged(DamageKind.UNEXPECTED_JSON, log.body[0], 2)
+    if extract_long(fields, "nextBatchWatermarkMs") is None or (ids is not None and _read_ids(ids) is None):
+        return make_damage(DamageKind.UNEXPECTED_JSON, log.body[0], 2)
     return CommitEntry(log.version, MappingProxyType(fields), raw)
 
 
@@ -134,5 +134,5 @@ def _read_partitions(value: Json) -> tuple[tuple[str, ...], ...] | None:
     return tuple(partitions)
 
 
-def _ids_json(ids: StateUniqueIds) -> Json:
+def _encode_ids(ids: StateUniqueIds) -> Json:
     return {str(operator): [list(stores) for stores in partitions] for operator, partitions in ids.items()}

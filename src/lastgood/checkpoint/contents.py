@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
+from lastgood.checkpoint.file_logs import derive_compact_interval, list_ids_read_at_start
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine, SparkVersions
-from lastgood.checkpoint.partitions import pinned_partitions
+from lastgood.checkpoint.partitions import find_pinned_partitions
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
 from lastgood.checkpoint.state import State
@@ -125,7 +125,7 @@ class Checkpoint:
     @property
     def newest_offsets(self) -> OffsetEntry | None:
         """The newest entry of the offset log that was read and can be parsed."""
-        return newest_parsed(self.offsets)
+        return find_newest_parsed(self.offsets)
 
     @property
     def spark_versions(self) -> SparkVersions | None:
@@ -136,7 +136,7 @@ class Checkpoint:
     @property
     def shuffle_partitions(self) -> int | None:
         """The number of partitions that is pinned for stateful operators."""
-        return pinned_partitions(self.newest_offsets)
+        return find_pinned_partitions(self.newest_offsets)
 
     @property
     def damage(self) -> Mapping[str, Damage]:
@@ -167,7 +167,7 @@ class Checkpoint:
             line = None
             if newest:
                 line = newest.source(source.name)
-            missing += _absent_source_entries(source, line.offset if line else None)
+            missing += _find_absent_source_entries(source, line.offset if line else None)
         if newest:
             missing += self._absent_sources(newest)
         if self.state:
@@ -189,7 +189,7 @@ class Checkpoint:
         numbers: dict[tuple[str | None, ...], int] = {}
         logs: dict[str, int] = {}
         for line in newest.sources:
-            texts = tuple(_text_of(plan.source(line.source_id)) for plan in plans)
+            texts = tuple(_get_text(plan.source(line.source_id)) for plan in plans)
             logs[line.source_id] = numbers.setdefault(texts, len(numbers))
         there = {source.name for source in self.sources}
         files = {str(logs[line.source_id]) for line in newest.sources if isinstance(line.offset, FileOffset)}
@@ -225,13 +225,13 @@ class Checkpoint:
         ]
 
 
-def _text_of(line: SourceLine | None) -> str | None:
+def _get_text(line: SourceLine | None) -> str | None:
     if line is None:
         return None
     return line.text
 
 
-def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:
+def _find_absent_source_entries(source: SourceLog, offset: object) -> list[str]:
     """Entries of a file source's log that Spark reads at its start: since the newest compaction, up to the offset."""
     if not isinstance(offset, FileOffset) or offset.log_offset < 0:
         return []
@@ -239,7 +239,7 @@ def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:
     newest = max(offset.log_offset, -1 if listing.ids.newest is None else listing.ids.newest)
     compact = listing.compact
     if compact:
-        needed = ids_read_at_start(newest, compact_interval(compact))
+        needed = list_ids_read_at_start(newest, derive_compact_interval(compact))
     else:
         needed = range(newest + 1)
     first = max(needed.start, newest - _IDS_MISSING_MAX)
@@ -271,19 +271,19 @@ def _can_be_continuous(entry: OffsetEntry) -> bool:
     return all(isinstance(line.offset, KafkaOffset | ContinuousRateOffset) for line in entry.sources)
 
 
-def in_mode(log: BatchLog[OffsetEntry], mode: Mode) -> Mapping[int, OffsetEntry | Damage]:
+def take_log_in_mode(log: BatchLog[OffsetEntry], mode: Mode) -> Mapping[int, OffsetEntry | Damage]:
     """The entries as that mode takes them: a micro-batch without metadata is damaged."""
-    return {batch_id: entry_in_mode(entry, mode) for batch_id, entry in log.entries.items()}
+    return {batch_id: take_entry_in_mode(entry, mode) for batch_id, entry in log.entries.items()}
 
 
-def entry_in_mode(entry: EntryT, mode: Mode) -> EntryT | Damage:
+def take_entry_in_mode(entry: EntryT, mode: Mode) -> EntryT | Damage:
     """One entry of the offset log as that mode takes it."""
     if isinstance(entry, OffsetEntry) and entry.metadata is None and mode is not Mode.CONTINUOUS:
         return Damage(DamageKind.BLANK_METADATA_LINE, line=2)
     return entry
 
 
-def newest_parsed(log: BatchLog[OffsetEntry]) -> OffsetEntry | None:
+def find_newest_parsed(log: BatchLog[OffsetEntry]) -> OffsetEntry | None:
     """The newest entry that was read and can be parsed."""
     entries = (log.entries[batch_id] for batch_id in sorted(log.entries, reverse=True))
     return next((entry for entry in entries if isinstance(entry, OffsetEntry)), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, batch_of
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 
 
@@ -30,7 +30,7 @@ class Copy:
         return len(self.content)
 
 
-def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
+def select_standing(copies: Iterable[Copy]) -> dict[str, Copy]:
     """Of each file of one query the version that counts, by its path: the newest, or the newest that is not damaged.
 
     Where Spark planned a batch anew, it had been taken back: what was planned after it, and committed from it on, no
@@ -39,34 +39,34 @@ def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
     current: dict[str, Copy] = {}
     for copy in sorted(copies, key=lambda each: each.seen_ms):
         older = current.get(copy.path)
-        if not copy.content and batch_of(copy.path, OFFSETS) is not None:
+        if not copy.content and parse_batch(copy.path, OFFSETS) is not None:
             continue  # a seal, or what a crash left: never the plan of a batch
         if older is not None:
             if not _is_whole(copy):
                 continue
-            if 0 < _planned_ms(older) < _planned_ms(copy):
+            if 0 < _parse_planned_ms(older) < _parse_planned_ms(copy):
                 _forget(current, int(copy.path.rpartition("/")[2]), seen_before_ms=copy.seen_ms)
         current[copy.path] = copy
     return current
 
 
-def _planned_ms(copy: Copy) -> int:
+def _parse_planned_ms(copy: Copy) -> int:
     """Processing time of an entry of the offset log, which an edit keeps and a new plan does not; 0 of other files."""
-    entry = parse_offset_entry(copy.content) if batch_of(copy.path, OFFSETS) is not None else None
+    entry = parse_offset_entry(copy.content) if parse_batch(copy.path, OFFSETS) is not None else None
     return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else 0
 
 
 def _is_whole(copy: Copy) -> bool:
-    if batch_of(copy.path, OFFSETS) is not None:
+    if parse_batch(copy.path, OFFSETS) is not None:
         return isinstance(parse_offset_entry(copy.content), OffsetEntry)
-    if batch_of(copy.path, COMMITS) is not None:
+    if parse_batch(copy.path, COMMITS) is not None:
         return isinstance(parse_commit_entry(copy.content), CommitEntry)
     return bool(copy.content)
 
 
 def _forget(current: dict[str, Copy], batch_id: int, *, seen_before_ms: int) -> None:
     for path, copy in list(current.items()):
-        planned, committed = batch_of(path, OFFSETS), batch_of(path, COMMITS)
+        planned, committed = parse_batch(path, OFFSETS), parse_batch(path, COMMITS)
         is_later = planned is not None and planned > batch_id
         if (is_later or (committed is not None and committed >= batch_id)) and copy.seen_ms < seen_before_ms:
             del current[path]

@@ -75,7 +75,7 @@ class Damage:
         return f"{self.kind.value.replace('_', ' ')}{where}{found}"
 
 
-def damaged(kind: DamageKind, found: str | bytes = "", line: int | None = None) -> Damage:
+def make_damage(kind: DamageKind, found: str | bytes = "", line: int | None = None) -> Damage:
     """A damage whose `found` can be shown: printable, and cut to a length that fits a line."""
     part = found[:_FOUND_LENGTH]
     if isinstance(part, str) and part.isprintable():

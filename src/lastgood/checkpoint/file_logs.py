@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import (
     ENTRY_BYTES_MAX,
     Json,
-    byte_lines,
     encode,
     is_long,
     read_object,
     read_version,
+    split_byte_lines,
     to_json,
 )
 
@@ -86,7 +86,7 @@ class FileLogEntry(Generic[FileT]):
 
     def __iter__(self) -> Iterator[FileT]:
         """The files, oldest first."""
-        lines = byte_lines(self.raw)
+        lines = split_byte_lines(self.raw)
         next(lines)  # the version
         read = (_read_file(line, 0, self._read_line) for line in lines)
         return (file for file in read if not isinstance(file, Damage))
@@ -102,22 +102,22 @@ SinkLogEntry: TypeAlias = FileLogEntry[SinkFile]
 
 def parse_source_log_entry(raw: bytes) -> SourceLogEntry | Damage:
     """Read one file of a file source's log, compact or not."""
-    return _parse(raw, _source_file)
+    return _parse(raw, _parse_source_file)
 
 
 def parse_sink_log_entry(raw: bytes) -> SinkLogEntry | Damage:
     """Read one file of a file sink's log, compact or not."""
-    return _parse(raw, _sink_file)
+    return _parse(raw, _parse_sink_file)
 
 
-def source_log_entry(files: Iterable[SourceFile]) -> SourceLogEntry:
+def make_source_log_entry(files: Iterable[SourceFile]) -> SourceLogEntry:
     """Make an entry of a file source's log, as Spark writes it."""
-    return FileLogEntry(_write(files), _source_file)
+    return FileLogEntry(_write(files), _parse_source_file)
 
 
-def sink_log_entry(files: Iterable[SinkFile]) -> SinkLogEntry:
+def make_sink_log_entry(files: Iterable[SinkFile]) -> SinkLogEntry:
     """Make an entry of a file sink's log, as Spark writes it; without files it is what an empty batch leaves."""
-    return FileLogEntry(_write(files), _sink_file)
+    return FileLogEntry(_write(files), _parse_sink_file)
 
 
 def is_compaction(log_id: int, interval: int) -> bool:
@@ -125,14 +125,14 @@ def is_compaction(log_id: int, interval: int) -> bool:
     return (log_id + 1) % interval == 0
 
 
-def entry_name(log_id: int, interval: int) -> str:
+def name_entry(log_id: int, interval: int) -> str:
     """Name of the file that holds an entry which is written with this interval."""
     if is_compaction(log_id, interval):
         return f"{log_id}{COMPACT_SUFFIX}"
     return str(log_id)
 
 
-def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERVAL_DEFAULT) -> int:
+def derive_compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERVAL_DEFAULT) -> int:
     """The interval that Spark goes on with: derived from the compact files that are there, else `default`.
 
     The same rule as `CompactibleFileStreamLog.compactInterval`; `default` is today's setting.
@@ -152,17 +152,17 @@ def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERV
     return min(divisor for divisor in divisors if divisor >= default)
 
 
-def ids_read_at_start(newest: int, interval: int) -> range:
+def list_ids_read_at_start(newest: int, interval: int) -> range:
     """The entries that Spark reads when it opens the log: the newest compaction and all after it."""
     return range(max(0, (newest + 1) // interval * interval - 1), newest + 1)
 
 
 def _parse(raw: bytes, read_line: Callable[[dict[str, Json]], FileT | None]) -> FileLogEntry[FileT] | Damage:
-    lines = byte_lines(raw)
+    lines = split_byte_lines(raw)
     first = next(lines, None)
     if first is None:
         return Damage(DamageKind.EMPTY)
-    text = _text(first, 1)
+    text = _decode_line(first, 1)
     version = text if isinstance(text, Damage) else read_version(text, newest=VERSION_NEWEST)
     if isinstance(version, Damage):
         return version
@@ -174,34 +174,34 @@ def _parse(raw: bytes, read_line: Callable[[dict[str, Json]], FileT | None]) -> 
 
 
 def _read_file(line: bytes, number: int, read_line: Callable[[dict[str, Json]], FileT | None]) -> FileT | Damage:
-    text = _text(line, number)
+    text = _decode_line(line, number)
     fields = text if isinstance(text, Damage) else read_object(text, number)
     if isinstance(fields, Damage):
         return fields
-    return read_line(fields) or damaged(DamageKind.UNEXPECTED_JSON, line, number)
+    return read_line(fields) or make_damage(DamageKind.UNEXPECTED_JSON, line, number)
 
 
-def _text(line: bytes, number: int) -> str | Damage:
+def _decode_line(line: bytes, number: int) -> str | Damage:
     if len(line) > ENTRY_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(line)} bytes", number)
+        return make_damage(DamageKind.TOO_LARGE, f"{len(line)} bytes", number)
     try:
         return line.decode()
     except UnicodeDecodeError:
-        return damaged(DamageKind.NOT_UTF8, line, number)
+        return make_damage(DamageKind.NOT_UTF8, line, number)
 
 
 def _write(files: Iterable[SourceFile] | Iterable[SinkFile]) -> bytes:
     return encode("\n".join([f"v{VERSION_NEWEST}", *(file.to_text() for file in files)]))
 
 
-def _source_file(fields: Mapping[str, Json]) -> SourceFile | None:
+def _parse_source_file(fields: Mapping[str, Json]) -> SourceFile | None:
     path, timestamp, log_id = fields.get("path"), fields.get("timestamp"), fields.get("batchId", -1)
     if not isinstance(path, str) or not is_long(timestamp) or not is_long(log_id):
         return None
     return SourceFile(path, timestamp, log_id)
 
 
-def _sink_file(fields: Mapping[str, Json]) -> SinkFile | None:
+def _parse_sink_file(fields: Mapping[str, Json]) -> SinkFile | None:
     path, action, is_dir = fields.get("path"), fields.get("action"), fields.get("isDir")
     size, time = fields.get("size"), fields.get("modificationTime")
     replication, block = fields.get("blockReplication"), fields.get("blockSize")

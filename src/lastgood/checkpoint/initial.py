@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.lines import decode, encode, read_version
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
@@ -51,12 +51,12 @@ def parse_initial_offset(raw: bytes) -> InitialOffset | Damage:
     """
     behind = _read(raw[1:], has_nul=True, raw=raw)
     if raw[:1] == b"\0" or (isinstance(behind, InitialOffset) and isinstance(behind.offset, KafkaOffset)):
-        return _as_kafka(behind, raw)
+        return _parse_as_kafka(behind, raw)
     if _lacks_its_byte(raw):
-        return damaged(DamageKind.NO_OFFSETS, raw[1:])
+        return make_damage(DamageKind.NO_OFFSETS, raw[1:])
     whole = _read(raw, has_nul=False, raw=raw)
     if isinstance(whole, Damage) and _is_behind_a_byte(raw):
-        return _as_kafka(behind, raw)
+        return _parse_as_kafka(behind, raw)
     return whole
 
 
@@ -77,11 +77,11 @@ def _lacks_its_byte(raw: bytes) -> bool:
     return isinstance(found, InitialOffset) and isinstance(found.offset, KafkaOffset)
 
 
-def _as_kafka(found: InitialOffset | Damage, raw: bytes) -> InitialOffset | Damage:
+def _parse_as_kafka(found: InitialOffset | Damage, raw: bytes) -> InitialOffset | Damage:
     """Kafka's source has one message for whatever is no text of offsets, be it cut, no JSON or no text at all."""
     if isinstance(found, InitialOffset) or found.kind in _VERSION_DAMAGE:
         return found
-    return damaged(DamageKind.NO_OFFSETS, found.found or raw[1:], found.line)
+    return make_damage(DamageKind.NO_OFFSETS, found.found or raw[1:], found.line)
 
 
 def _read(content: bytes, *, has_nul: bool, raw: bytes) -> InitialOffset | Damage:
@@ -101,7 +101,7 @@ def _read(content: bytes, *, has_nul: bool, raw: bytes) -> InitialOffset | Damag
     if isinstance(offset, Damage):
         return offset
     if isinstance(offset, TextOffset):
-        return damaged(DamageKind.NOT_JSON, text, line)
+        return make_damage(DamageKind.NOT_JSON, text, line)
     return InitialOffset(offset, has_nul, raw)
 
 

@@ -172,18 +172,18 @@ def _classify_main(folders: list[str], name: str) -> CheckpointFile | None:
         case []:
             return QueryMetadataFile() if name == METADATA else None
         case ["offsets" | "commits" as log]:
-            return _log_file(log, name, compactible=False)
+            return _parse_log_file(log, name, compactible=False)
         case ["_spark_metadata" as log]:
-            return _log_file(log, name, compactible=True)
+            return _parse_log_file(log, name, compactible=True)
         case ["sources", source] if source not in ("", ".", ".."):
-            return _log_file(f"{SOURCES}/{source}", name, compactible=True)
+            return _parse_log_file(f"{SOURCES}/{source}", name, compactible=True)
         case ["state", operator, *below]:
-            number = folder_number(operator)
+            number = parse_folder_number(operator)
             return None if number is None else _classify_state(number, below, name)
     return None
 
 
-def _log_file(log: str, name: str, *, compactible: bool) -> LogFile | None:
+def _parse_log_file(log: str, name: str, *, compactible: bool) -> LogFile | None:
     parsed = parse_log_name(name, compactible=compactible)
     if not parsed:
         return None
@@ -195,14 +195,14 @@ def _classify_state(operator: int, folders: list[str], name: str) -> CheckpointF
         case ["_metadata"]:
             return OperatorMetadataFile(operator, None) if name == METADATA else None
         case ["_metadata", "v2"]:
-            batch_id = folder_number(name)
+            batch_id = parse_folder_number(name)
             return None if batch_id is None else OperatorMetadataFile(operator, batch_id)
         case ["_stateSchema", store]:
             first, _, unique_id = name.partition("_")
-            batch_id = folder_number(first)
+            batch_id = parse_folder_number(first)
             return None if batch_id is None else StateSchemaFile(operator, store, batch_id, unique_id or None)
         case [partition, *below]:
-            number = folder_number(partition)
+            number = parse_folder_number(partition)
             return None if number is None else _classify_partition(operator, number, below, name)
     return None
 
@@ -226,13 +226,13 @@ def _classify_partition(operator: int, partition: int, folders: list[str], name:
     return None
 
 
-def folder_number(name: str) -> int | None:
+def parse_folder_number(name: str) -> int | None:
     """The number that a folder of the state is named by; None for any other name."""
     parsed = parse_log_name(name)
     return parsed.batch_id if parsed and parsed.is_canonical else None
 
 
-def batch_of(path: str, log: str) -> int | None:
+def parse_batch(path: str, log: str) -> int | None:
     """The batch whose entry in `log` this is; None for any other file."""
     folder, _, name = path.rpartition("/")
     if folder == log and name.isdecimal():

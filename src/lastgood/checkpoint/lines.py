@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -43,11 +43,11 @@ def decode(raw: bytes) -> str | Damage:
     if not raw:
         return Damage(DamageKind.EMPTY)
     if len(raw) > ENTRY_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        return damaged(DamageKind.NOT_UTF8, raw[error.start : error.start + 16])
+        return make_damage(DamageKind.NOT_UTF8, raw[error.start : error.start + 16])
 
 
 def split_log(raw: bytes, *, newest: int, trim: bool = False) -> LogText | Damage:
@@ -62,14 +62,14 @@ def split_log(raw: bytes, *, newest: int, trim: bool = False) -> LogText | Damag
     if not lines[-1]:
         lines.pop()
     if len(lines) > LINES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(lines)} lines")
+        return make_damage(DamageKind.TOO_LARGE, f"{len(lines)} lines")
     version = read_version(lines[0].strip() if trim else lines[0], newest=newest)
     if isinstance(version, Damage):
         return version
     return LogText(version, tuple(lines[1:]))
 
 
-def byte_lines(raw: bytes) -> Iterator[bytes]:
+def split_byte_lines(raw: bytes) -> Iterator[bytes]:
     """The lines of a file that may be large, one at a time, split as Java does."""
     start = 0
     while start < len(raw):
@@ -90,10 +90,10 @@ def read_version(line: str, *, newest: int) -> int | Damage:
     else:
         version = 0
     if not 0 < version < 2**31:
-        return damaged(DamageKind.BAD_VERSION_LINE, line, 1)
+        return make_damage(DamageKind.BAD_VERSION_LINE, line, 1)
     if version <= newest:
         return version
-    return damaged(DamageKind.VERSION_TOO_NEW, line, 1)
+    return make_damage(DamageKind.VERSION_TOO_NEW, line, 1)
 
 
 def _refuse(constant: str) -> Json:
@@ -111,16 +111,16 @@ def read_json(text: str, line: int | None = None) -> Json | Damage:
     try:
         value: Json = _DECODER.raw_decode(body)[0]
     except json.JSONDecodeError as error:
-        kind = DamageKind.TRUNCATED if _ends_early(body, error.pos) else DamageKind.NOT_JSON
-        return damaged(kind, body, line)
+        kind = DamageKind.TRUNCATED if _is_early_end(body, error.pos) else DamageKind.NOT_JSON
+        return make_damage(kind, body, line)
     except ValueError:
-        return damaged(DamageKind.NOT_JSON, body, line)
+        return make_damage(DamageKind.NOT_JSON, body, line)
     except RecursionError:
-        return damaged(DamageKind.TOO_DEEP, body, line)
+        return make_damage(DamageKind.TOO_DEEP, body, line)
     return value
 
 
-def _ends_early(text: str, position: int) -> bool:
+def _is_early_end(text: str, position: int) -> bool:
     """Whether what the decoder stumbled over at `position` is the end of the text."""
     rest = text[position:].lstrip(_SPACE)
     if rest.startswith('"'):
@@ -133,7 +133,7 @@ def read_object(text: str, line: int | None = None) -> dict[str, Json] | Damage:
     value = read_json(text, line)
     if isinstance(value, (dict, Damage)):
         return value
-    return damaged(DamageKind.UNEXPECTED_JSON, text, line)
+    return make_damage(DamageKind.UNEXPECTED_JSON, text, line)
 
 
 def to_json(value: Json | Mapping[str, Json]) -> str:
@@ -156,7 +156,7 @@ def is_time_ms(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < TIME_MS_END
 
 
-def long_field(fields: Mapping[str, Json], name: str) -> int | None:
+def extract_long(fields: Mapping[str, Json], name: str) -> int | None:
     """A number as json4s extracts it: 0 if absent or null; None if it is no 64-bit integer."""
     value = fields.get(name)
     if value is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 
 MAGIC = b"LZ4Block"
 HEADER = struct.Struct("<8sBiii")
@@ -21,7 +21,7 @@ _WORD = 0xFFFFFFFF
 _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
-def corruption(raw: bytes) -> Damage | None:
+def find_corruption(raw: bytes) -> Damage | None:
     """What a reader stumbles over before the mark of the end; None if it is nothing, or if another codec packed it."""
     if not raw.startswith(MAGIC):
         return None
@@ -29,18 +29,18 @@ def corruption(raw: bytes) -> Damage | None:
     while at + HEADER.size <= len(raw):
         magic, token, packed, size, wanted = HEADER.unpack_from(raw, at)
         if magic != MAGIC:
-            return damaged(DamageKind.BAD_HEADER, raw[at : at + 16])
+            return make_damage(DamageKind.BAD_HEADER, raw[at : at + 16])
         if not size and not packed:  # whoever reads as far as the content goes does not look at it
             return None
         block = raw[at + HEADER.size : at + HEADER.size + max(packed, 0)]
-        content = _unpacked(block, token, packed, size)
-        if content is None or _checksum(content) != wanted & _WORD:
-            return damaged(DamageKind.CHECKSUM_MISMATCH, f"block at byte {at} of {len(raw)}")
+        content = _unpack_block(block, token, packed, size)
+        if content is None or _compute_checksum(content) != wanted & _WORD:
+            return make_damage(DamageKind.CHECKSUM_MISMATCH, f"block at byte {at} of {len(raw)}")
         at += HEADER.size + packed
-    return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+    return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
 
 
-def _unpacked(block: bytes, token: int, packed: int, size: int) -> bytes | None:
+def _unpack_block(block: bytes, token: int, packed: int, size: int) -> bytes | None:
     if len(block) != packed or not 0 < size <= min(1 << 10 + (token & 0x0F), BLOCK_BYTES_MAX):
         return None
     content = {RAW: block, PACKED: unpack_block(block, size)}.get(token & 0xF0)
@@ -54,13 +54,13 @@ def unpack_block(block: bytes, limit: int) -> bytes | None:
     try:
         while at < len(block) and len(out) < limit:
             token = block[at]
-            literals, at = _length(block, at + 1, token >> 4)
+            literals, at = _read_length(block, at + 1, token >> 4)
             out += block[at : at + literals]
             at += literals
             if at >= len(block):  # the last sequence is literals alone
                 break
             distance = block[at] | block[at + 1] << 8
-            length, at = _length(block, at + 2, token & 15)
+            length, at = _read_length(block, at + 2, token & 15)
             if not 0 < distance <= len(out):
                 return None
             begin, length = len(out) - distance, min(length + 4, limit + 4)
@@ -71,7 +71,7 @@ def unpack_block(block: bytes, limit: int) -> bytes | None:
     return bytes(out)
 
 
-def _length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
+def _read_length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
     length = nibble
     while nibble == 15:
         more = block[at]
@@ -82,7 +82,7 @@ def _length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
     return length, at
 
 
-def _checksum(content: bytes) -> int:
+def _compute_checksum(content: bytes) -> int:
     """XXH32 with the seed of `LZ4BlockOutputStream`, which keeps 28 bits of it."""
     first, second, third, fourth, fifth = _PRIMES
     whole = len(content) // 16 * 16
@@ -91,21 +91,21 @@ def _checksum(content: bytes) -> int:
         lanes = [_SEED + first + second, _SEED + second, _SEED, _SEED - first]
         for words in struct.iter_unpack("<4I", content[:whole]):
             lanes = [
-                _rotated(lane + word * second & _WORD, 13) * first & _WORD
+                _rotate(lane + word * second & _WORD, 13) * first & _WORD
                 for lane, word in zip(lanes, words, strict=True)
             ]
-        value = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+        value = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     value += len(content)
     words_end = len(content) // 4 * 4
     for (word,) in struct.iter_unpack("<I", content[whole:words_end]):
-        value = _rotated(value + word * third & _WORD, 17) * fourth
+        value = _rotate(value + word * third & _WORD, 17) * fourth
     for byte in content[words_end:]:
-        value = _rotated(value + byte * fifth & _WORD, 11) * first
+        value = _rotate(value + byte * fifth & _WORD, 11) * first
     value &= _WORD
     value = (value ^ value >> 15) * second & _WORD
     value = (value ^ value >> 13) * third & _WORD
     return (value ^ value >> 16) & _SUM_BITS
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _WORD

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import Json, encode, long_field, read_object, split_log, to_json
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
+from lastgood.checkpoint.lines import Json, encode, extract_long, read_object, split_log, to_json
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
 
 VERSION_NEWEST = 2
@@ -72,12 +72,12 @@ class BatchMetadata:
     @property
     def batch_watermark_ms(self) -> int:
         """Event-time watermark while the batch runs; 0 if there is none yet."""
-        return long_field(self.fields, "batchWatermarkMs") or 0
+        return extract_long(self.fields, "batchWatermarkMs") or 0
 
     @property
     def batch_timestamp_ms(self) -> int:
         """Processing time of the batch, the same when it runs again."""
-        return long_field(self.fields, "batchTimestampMs") or 0
+        return extract_long(self.fields, "batchTimestampMs") or 0
 
     @property
     def conf(self) -> Mapping[str, str]:
@@ -260,7 +260,7 @@ def _parse_metadata(text: str) -> BatchMetadata | Damage:
     times = _TIMES.fullmatch(head)
     pinned = None
     if times and len(rest) < _REMEMBERED_LENGTH_MAX:
-        pinned = _pinned(rest)
+        pinned = _parse_pinned(rest)
     if times and pinned:
         known = {"batchWatermarkMs": int(times[1]), "batchTimestampMs": int(times[2]), **pinned}
         return BatchMetadata(MappingProxyType(known), text)
@@ -268,7 +268,7 @@ def _parse_metadata(text: str) -> BatchMetadata | Damage:
 
 
 @functools.lru_cache(maxsize=16)
-def _pinned(rest: str) -> Mapping[str, Json] | None:
+def _parse_pinned(rest: str) -> Mapping[str, Json] | None:
     """What a line holds from its confs on, the same text in many batches; None if it is not as it is to be."""
     found = _parse_any_metadata(_CONF.replace(",", "{", 1) + rest)
     return found.fields if isinstance(found, BatchMetadata) else None
@@ -279,11 +279,11 @@ def _parse_any_metadata(text: str) -> BatchMetadata | Damage:
     if isinstance(fields, Damage):
         return fields
     conf = fields.get("conf")
-    numbers = [long_field(fields, name) for name in ("batchWatermarkMs", "batchTimestampMs")]
+    numbers = [extract_long(fields, name) for name in ("batchWatermarkMs", "batchTimestampMs")]
     if None in numbers or not (conf is None or isinstance(conf, dict)):
-        return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
+        return make_damage(DamageKind.UNEXPECTED_JSON, text, 2)
     if conf and not _NESTED.isdisjoint(map(type, conf.values())):
-        return damaged(DamageKind.UNEXPECTED_JSON, to_json(conf), 2)
+        return make_damage(DamageKind.UNEXPECTED_JSON, to_json(conf), 2)
     return BatchMetadata(MappingProxyType(fields), text)
 
 
@@ -292,7 +292,7 @@ def _parse_source(text: str, number: int, *, named: bool) -> SourceLine | Damage
     if named:
         source_id, colon, text = text.partition(":")
         if not colon:
-            return damaged(DamageKind.NO_SOURCE_ID, source_id, number)
+            return make_damage(DamageKind.NO_SOURCE_ID, source_id, number)
     offset = parse_source_offset(text, number)
     if isinstance(offset, Damage):
         return offset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, Json, is_long, read_json, read_object, read_version, split_log
 
 METADATA_VERSION_NEWEST = 2
@@ -56,16 +56,16 @@ def parse_operator_metadata(raw: bytes) -> OperatorMetadata | Damage:
         return fields
     info, listed = fields.get("operatorInfo"), fields.get("stateStoreInfo")
     if not isinstance(info, dict) or not isinstance(listed, list):
-        return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
+        return make_damage(DamageKind.UNEXPECTED_JSON, text, 2)
     operator_id, name = info.get("operatorId"), info.get("operatorName")
-    stores = [store for store in map(_store, listed) if store is not None]
-    properties = _properties(fields.get("operatorPropertiesJson"))
+    stores = [store for store in map(_parse_store, listed) if store is not None]
+    properties = _parse_properties(fields.get("operatorPropertiesJson"))
     if not is_long(operator_id) or not isinstance(name, str) or len(stores) != len(listed) or properties is None:
-        return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
+        return make_damage(DamageKind.UNEXPECTED_JSON, text, 2)
     return OperatorMetadata(log.version, operator_id, name, tuple(stores), properties, raw)
 
 
-def _store(value: Json) -> StoreInfo | None:
+def _parse_store(value: Json) -> StoreInfo | None:
     if not isinstance(value, dict):
         return None
     name, prefix, partitions = (value.get(key) for key in ("storeName", "numColsPrefixKey", "numPartitions"))
@@ -75,7 +75,7 @@ def _store(value: Json) -> StoreInfo | None:
     return StoreInfo(name, prefix, partitions, tuple(path for path in paths if isinstance(path, str)))
 
 
-def _properties(value: Json) -> Mapping[str, Json] | None:
+def _parse_properties(value: Json) -> Mapping[str, Json] | None:
     if value is None:
         return {}
     if not isinstance(value, str):
@@ -122,7 +122,7 @@ def parse_state_schema(raw: bytes) -> StateSchema | Damage:
     if not raw:
         return Damage(DamageKind.EMPTY)
     if len(raw) > ENTRY_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
     data = JavaData(raw)
     try:
         version = read_version(data.utf(), newest=SCHEMA_VERSION_NEWEST)
@@ -132,17 +132,17 @@ def parse_state_schema(raw: bytes) -> StateSchema | Damage:
             read = data.utf if version == 1 else data.chunks
             families: tuple[ColumnFamilySchema, ...] = (ColumnFamilySchema(STORE_DEFAULT, read(), read()),)
         else:
-            families = tuple(_family(data) for _ in range(data.count()))
+            families = tuple(_parse_family(data) for _ in range(data.count()))
     except EOFError:
-        return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
     except UnicodeDecodeError:
-        return damaged(DamageKind.BAD_HEADER, raw[:16])
+        return make_damage(DamageKind.BAD_HEADER, raw[:16])
     values = (read_json(schema) for family in families for schema in (family.key, family.value))
     broken = next((value for value in values if isinstance(value, Damage)), None)
     return broken or StateSchema(version, families, raw)
 
 
-def _family(data: JavaData) -> ColumnFamilySchema:
+def _parse_family(data: JavaData) -> ColumnFamilySchema:
     name, key_id, key = data.utf(), data.number(2), data.chunks()
     value_id, value = data.number(2), data.chunks()
     return ColumnFamilySchema(name, key, value, key_id, value_id, data.chunks(), data.chunks())

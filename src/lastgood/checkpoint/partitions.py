@@ -60,14 +60,14 @@ class Partitions:
     """Whether there are no more; if False, nothing in the checkpoint tells."""
 
 
-def names_spread(name: str | None) -> Spread:
+def find_spread_by_name(name: str | None) -> Spread:
     """What the name alone tells, as operator metadata has it (None: there is no metadata)."""
     if name == _GLOBAL_LIMIT:
         return Spread.SINGLE
     return Spread.BY_KEY if name in _KEYED else Spread.UNKNOWN
 
 
-def spread_of(name: str | None, schema: StateSchema | None, seen: Collection[int], ids: int | None) -> Spread:
+def find_spread(name: str | None, schema: StateSchema | None, seen: Collection[int], ids: int | None) -> Spread:
     """Which distribution an operator asks for, as far as the checkpoint tells.
 
     Args:
@@ -76,11 +76,11 @@ def spread_of(name: str | None, schema: StateSchema | None, seen: Collection[int
         seen: The partitions that have a folder.
         ids: How many partitions the newest commit names; None unless in state checkpoint format v2.
     """
-    by_name = names_spread(name)
+    by_name = find_spread_by_name(name)
     if by_name is not Spread.UNKNOWN:
         return by_name
     if schema is not None:
-        by_schema = _schema_spread(schema, name)
+        by_schema = _find_spread_by_schema(schema, name)
         if by_schema is not Spread.UNKNOWN:
             return by_schema
     if any(partition > 0 for partition in seen):
@@ -90,13 +90,13 @@ def spread_of(name: str | None, schema: StateSchema | None, seen: Collection[int
     return Spread.UNKNOWN
 
 
-def _schema_spread(schema: StateSchema, name: str | None) -> Spread:
+def _find_spread_by_schema(schema: StateSchema, name: str | None) -> Spread:
     first = None
     if schema.families:
         first = schema.families[0]
     key = None
     if first is not None:
-        key = _fields(first.key)
+        key = _list_fields(first.key)
     if first is None or key is None:
         return Spread.UNKNOWN
     if not key:
@@ -105,11 +105,11 @@ def _schema_spread(schema: StateSchema, name: str | None) -> Spread:
         return Spread.BY_KEY
     if name is not None:  # of a later Spark: what it keeps under a key need not be what spreads its rows
         return Spread.UNKNOWN
-    is_limit = _are(key, _LIMIT_KEY) and _are(_fields(first.value) or [], _LIMIT_VALUE)
+    is_limit = _are(key, _LIMIT_KEY) and _are(_list_fields(first.value) or [], _LIMIT_VALUE)
     return Spread.SINGLE if is_limit else Spread.BY_KEY
 
 
-def _fields(schema: str) -> list[tuple[Json, Json]] | None:
+def _list_fields(schema: str) -> list[tuple[Json, Json]] | None:
     """Names and types of a struct; None if it is none."""
     parsed = read_json(schema)
     fields = None
@@ -145,7 +145,7 @@ class Pins:
     """Whether the newest plan names the HDFS-backed provider; None if it names none."""
 
 
-def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) -> Pins:
+def collect_pins(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) -> Pins:
     """What the plans that were read say.
 
     Args:
@@ -153,7 +153,7 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) ->
         committed: The newest commit.
     """
     entries = {number: plan for number, plan in sorted(plans.items()) if isinstance(plan, OffsetEntry)}
-    pinned = {number: count for number, plan in entries.items() if (count := pinned_partitions(plan)) is not None}
+    pinned = {number: count for number, plan in entries.items() if (count := find_pinned_partitions(plan)) is not None}
     if not entries:
         return Pins()
     newest, provider = pinned.get(max(entries)), entries[max(entries)].conf.get(STATE_STORE_PROVIDER)
@@ -169,7 +169,7 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) ->
     return Pins(newest, pinned[changed], is_repartitioned, is_unfinished, is_hdfs_backed)
 
 
-def pinned_partitions(entry: OffsetEntry | None) -> int | None:
+def find_pinned_partitions(entry: OffsetEntry | None) -> int | None:
     """`spark.sql.shuffle.partitions` of an entry; None if it has none that is a number."""
     if entry:
         text = entry.conf.get(SHUFFLE_PARTITIONS, "")
@@ -189,13 +189,13 @@ def _is_repartition(before: OffsetEntry, entry: OffsetEntry) -> bool:
     return entry.metadata.control is not None or (is_same_time and reads_nothing)
 
 
-def partitions_of(
+def derive_partitions(
     spread: Spread, metadata: OperatorMetadata | Damage | None, seen: Mapping[int, int], pins: Pins
 ) -> Partitions:
     """How many partitions there are to be.
 
     Args:
-        spread: See `spread_of`.
+        spread: See `find_spread`.
         metadata: Of the operator; tells what its state was spread over when the query was first started.
         seen: The partitions that have a folder, with the newest version of which all their stores have a file (0:
             none).
@@ -208,9 +208,9 @@ def partitions_of(
     told = max((info.partitions for info in stores), default=None)
     if spread is Spread.UNKNOWN:
         has_room = told != 1 and pins.newest != 1  # for more than one, whichever the distribution
-        return Partitions(_bounded(least, seen), is_known=not has_room)
+        return Partitions(_limit(least, seen), is_known=not has_room)
     count = _spread_over(told, seen, pins)
-    return Partitions(_bounded(max(count or least, 1), seen), is_known=count is not None)
+    return Partitions(_limit(max(count or least, 1), seen), is_known=count is not None)
 
 
 def _spread_over(told: int | None, seen: Mapping[int, int], pins: Pins) -> int | None:
@@ -234,12 +234,12 @@ def _spread_over(told: int | None, seen: Mapping[int, int], pins: Pins) -> int |
     return pinned
 
 
-def _bounded(count: int, seen: Mapping[int, int]) -> int:
+def _limit(count: int, seen: Mapping[int, int]) -> int:
     """A damaged number must not cost memory."""
     return min(count, max(len(seen), _PARTITIONS_MAX))
 
 
-def stores_of(metadata: OperatorMetadata | Damage | None, seen: Collection[str]) -> frozenset[str]:
+def derive_stores(metadata: OperatorMetadata | Damage | None, seen: Collection[str]) -> frozenset[str]:
     """The names of the stores that each partition is to have.
 
     Args:

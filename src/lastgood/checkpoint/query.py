@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, encode, read_object, to_json
 
 _JAVA_UUID = re.compile(r"[0-9a-fA-F]{1,16}(-[0-9a-fA-F]{1,16}){4}")
@@ -37,7 +37,7 @@ def parse_query_metadata(raw: bytes) -> QueryMetadata | Damage:
     Spark reads it leniently (bytes that are no UTF-8 become `�`) but refuses an id that is no UUID.
     """
     if len(raw) > ENTRY_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
     text = raw.decode(errors="replace")
     if not text.strip():
         return Damage(DamageKind.EMPTY)
@@ -46,5 +46,5 @@ def parse_query_metadata(raw: bytes) -> QueryMetadata | Damage:
         return fields
     query_id = fields.get("id")
     if not isinstance(query_id, str) or len(query_id) > 36 or not _JAVA_UUID.fullmatch(query_id):
-        return damaged(DamageKind.UNEXPECTED_JSON, text)
+        return make_damage(DamageKind.UNEXPECTED_JSON, text)
     return QueryMetadata(query_id, raw)

@@ -21,21 +21,21 @@ from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.contents import (
     Checkpoint,
     Presence,
-    in_mode,
     recognise_mode,
+    take_log_in_mode,
 )
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
 from lastgood.checkpoint.logs import BatchLog, SourceLog, list_log
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.partitions import pins_of
+from lastgood.checkpoint.partitions import collect_pins
 from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
-from lastgood.checkpoint.state_reader import commits_needed, list_operators, look_into_stores
+from lastgood.checkpoint.state_reader import list_commits_needed, list_operators, look_into_stores
 from lastgood.storage.reading import Location, Storage
 
 BATCHES_DEFAULT = 10
@@ -69,7 +69,7 @@ def read_checkpoint(storage: Storage, location: Location, *, batches: int = BATC
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
-    with _threads(storage.parallel) as pool:
+    with _open_threads(storage.parallel) as pool:
         return _Reader(storage, location, pool).read(max(batches, 2))
 
 
@@ -98,11 +98,13 @@ def read_batches(storage: Storage, location: Location, batch_ids: Iterable[int])
     logs = _Logs(storage, location)
     ids = iter(batch_ids)
     first = list(itertools.islice(ids, 2 * storage.parallel))
-    yield from _at_once(logs, first, storage.parallel)
+    yield from _read_at_once(logs, first, storage.parallel)
     while len(first) == 2 * storage.parallel:  # a long log
-        yield from _while_quick(logs, ids)
+        yield from _read_while_quick(logs, ids)
         first = list(itertools.islice(ids, 2 * storage.parallel))
-        yield from _at_once(logs, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)), storage.parallel)
+        yield from _read_at_once(
+            logs, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)), storage.parallel
+        )
 
 
 class _Logs:
@@ -120,19 +122,19 @@ class _Logs:
         return read_file(self._storage, self._commits / str(batch_id), parse_commit_entry)
 
 
-def _at_once(logs: _Logs, batch_ids: Iterable[int], parallel: int) -> Iterator[Batch]:
+def _read_at_once(logs: _Logs, batch_ids: Iterable[int], parallel: int) -> Iterator[Batch]:
     """Batches in their order, which several threads read ahead."""
 
     def asked() -> Iterator[tuple[int, Future[OffsetEntry | Damage | None], Future[CommitEntry | Damage | None]]]:
         for batch_id in batch_ids:
             yield batch_id, pool.submit(logs.plan, batch_id), pool.submit(logs.commit, batch_id)
 
-    with _threads(parallel) as pool:
-        for batch_id, plan, commit in _ahead(asked(), parallel):
+    with _open_threads(parallel) as pool:
+        for batch_id, plan, commit in _take_ahead(asked(), parallel):
             yield Batch(batch_id, plan.result(), commit.result())
 
 
-def _ahead(asked: Iterator[_Asked], count: int) -> Iterator[_Asked]:
+def _take_ahead(asked: Iterator[_Asked], count: int) -> Iterator[_Asked]:
     """The same, of which `count` more are taken before one is given."""
     waiting: deque[_Asked] = deque()
     for each in asked:
@@ -142,7 +144,7 @@ def _ahead(asked: Iterator[_Asked], count: int) -> Iterator[_Asked]:
     yield from waiting
 
 
-def _while_quick(logs: _Logs, ids: Iterator[int]) -> Iterator[Batch]:
+def _read_while_quick(logs: _Logs, ids: Iterator[int]) -> Iterator[Batch]:
     """Batches one after the other, until the storage takes its time twice in a row."""
     count, slow = 1, 0
     while slow < 2 and (chunk := list(itertools.islice(ids, count))):
@@ -171,12 +173,12 @@ def read_file(
             return None
         return parse(raw)
     if limit <= short:
-        return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
+        return make_damage(DamageKind.TOO_LARGE, f"more than {limit} bytes")
     del raw
     with _ONE_LONG_FILE:
         raw = storage.read(file, limit=limit + 1)
         if raw is not None and len(raw) > limit:
-            return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
+            return make_damage(DamageKind.TOO_LARGE, f"more than {limit} bytes")
         if raw is None:
             return None
         return parse(raw)
@@ -188,7 +190,7 @@ def _is_side_file(name: str, names: Collection[str] | None) -> bool:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+def _open_threads(count: int) -> Iterator[ThreadPoolExecutor]:
     pool = ThreadPoolExecutor(count, thread_name_prefix="checkpoint")
     try:
         yield pool
@@ -205,7 +207,7 @@ class _Reader:
         self._pool = pool
 
     def read(self, batches: int) -> Checkpoint:
-        with _threads(6) as parts:
+        with _open_threads(6) as parts:
             root = parts.submit(self._root)
             query = parts.submit(read_file, self._storage, self._location / METADATA, parse_query_metadata)
             planned = parts.submit(self._log, OFFSETS, parse_offset_entry, batches)
@@ -214,7 +216,7 @@ class _Reader:
             operators = parts.submit(list_operators, self._storage, self._location, self._pool)
             offsets, commits, found = planned.result(), committed.result(), operators.result()
             mode = recognise_mode(offsets, commits, has_state=bool(found))
-            offsets = replace(offsets, entries=in_mode(offsets, mode))
+            offsets = replace(offsets, entries=take_log_in_mode(offsets, mode))
             names = root.result()
             if names is None:
                 presence = Presence.MISSING
@@ -271,7 +273,7 @@ class _Reader:
         folders = [name[:-1] for name in names or () if name.endswith("/")]
         folders.sort(key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
         logs = list(self._pool.map(self._source, folders))
-        wanted = [(log, log_id) for log in logs for log_id in _source_entries_wanted(log)]
+        wanted = [(log, log_id) for log in logs for log_id in _list_source_entries_wanted(log)]
         read = self._pool.map(lambda pair: self._source_entry(*pair), wanted)
         entries: dict[str, dict[int, SourceLogEntry | InitialOffset | Damage]] = {log.name: {} for log in logs}
         for (log, log_id), entry in zip(wanted, read, strict=True):
@@ -287,7 +289,7 @@ class _Reader:
         first = log.entries.get(0)
         if first is None or isinstance(first, FileLogEntry):
             return log
-        if not any(_reads_files(plan, log.name) for plan in offsets.entries.values()):
+        if not any(_is_reading_files(plan, log.name) for plan in offsets.entries.values()):
             return log
         file = self._location / f"{log.folder}/{log.entry_name(0)}"
         entry = read_file(self._storage, file, parse_source_log_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
@@ -310,7 +312,7 @@ class _Reader:
         version = None
         if commits.newest is not None:
             version = commits.newest + 1
-        batch_ids = commits_needed(operators, commits.ids, version)
+        batch_ids = list_commits_needed(operators, commits.ids, version)
         unread = [batch_id for batch_id in batch_ids if batch_id not in commits.entries]
         read = self._pool.map(_Logs(self._storage, self._location).commit, unread)
         entries = {**commits.entries, **dict(zip(unread, read, strict=True))}
@@ -321,7 +323,7 @@ class _Reader:
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest)
         if newest is not None and newest == version:  # a sink may skip it: then the batch after it is the first to load
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest + 1)
-        return judge_state(looked, ids, restart_version=version, pins=pins_of(offsets.entries, commits.newest))
+        return judge_state(looked, ids, restart_version=version, pins=collect_pins(offsets.entries, commits.newest))
 
 
 def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:
@@ -331,7 +333,7 @@ def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | Non
     return checksum.check(raw)
 
 
-def _source_entries_wanted(log: SourceLog) -> list[int]:
+def _list_source_entries_wanted(log: SourceLog) -> list[int]:
     """The entries since the newest compact file, which Spark reads at its start, and where the source began."""
     ids = log.listing.ids
     since = log.listing.compact.newest or 0
@@ -341,7 +343,7 @@ def _source_entries_wanted(log: SourceLog) -> list[int]:
     return [0, *newest]
 
 
-def _reads_files(plan: OffsetEntry | Damage, source_id: str) -> bool:
+def _is_reading_files(plan: OffsetEntry | Damage, source_id: str) -> bool:
     """Whether this plan can be read, and says that the source reads files."""
     line = None
     if isinstance(plan, OffsetEntry):

@@ -51,7 +51,7 @@ def search_log(
     with ThreadPoolExecutor(storage.parallel) as pool:
         while low < high:
             samples = range(low, high, step)
-            values = pool.map(lambda at: _measured(storage, location, known[at], measure), samples)
+            values = pool.map(lambda at: _measure(storage, location, known[at], measure), samples)
             found = [(at, value) for at, value in zip(samples, values, strict=True) if value is not None]
             between = [value for _, value in found]
             around = [value for value in (lower, *between, upper) if value is not None]
@@ -70,7 +70,7 @@ def search_log(
     return SearchEnd(newest, is_ordered, upper is not None)
 
 
-def _measured(
+def _measure(
     storage: Storage, location: Location, batch_id: int, measure: Callable[[OffsetEntry], int | None]
 ) -> int | None:
     entry = read_file(storage, location / f"{OFFSETS}/{batch_id}", parse_offset_entry)

@@ -51,7 +51,7 @@ class KafkaOffset:
 
     def to_text(self) -> str:
         """The line as Spark writes it: partitions ascending, topics in the order they have here."""
-        return to_json({topic: _by_text(dict(sorted(parts.items()))) for topic, parts in self.topics.items()})
+        return to_json({topic: _key_by_text(dict(sorted(parts.items()))) for topic, parts in self.topics.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +220,21 @@ def _recognise(value: Json) -> SourceOffset:
     return JsonOffset(value)
 
 
-def _file(value: dict[str, Json]) -> FileOffset | None:
+def _parse_file_offset(value: dict[str, Json]) -> FileOffset | None:
     number = value.get("logOffset")
     if value.keys() == {"logOffset"} and is_long(number):
         return FileOffset(number)
     return None
 
 
-def _rate_micro_batch(value: dict[str, Json]) -> RateMicroBatchOffset | None:
+def _parse_rate_micro_batch(value: dict[str, Json]) -> RateMicroBatchOffset | None:
     offset, time = value.get("offset"), value.get("timestamp")
     if value.keys() == {"offset", "timestamp"} and is_long(offset) and is_long(time):
         return RateMicroBatchOffset(offset, time)
     return None
 
 
-def _delta(value: dict[str, Json]) -> DeltaOffset | None:
+def _parse_delta_offset(value: dict[str, Json]) -> DeltaOffset | None:
     source_version, version, index = (value.get(key) for key in ("sourceVersion", "reservoirVersion", "index"))
     table_id, starting = value.get("reservoirId"), value.get("isStartingVersion", False)
     if not is_long(source_version) or not is_long(version) or not is_long(index):
@@ -244,7 +244,7 @@ def _delta(value: dict[str, Json]) -> DeltaOffset | None:
     return DeltaOffset(source_version, table_id, version, index, starting)
 
 
-def _iceberg(value: dict[str, Json]) -> IcebergOffset | None:
+def _parse_iceberg_offset(value: dict[str, Json]) -> IcebergOffset | None:
     version, snapshot, position = (value.get(key) for key in ("version", "snapshot_id", "position"))
     scan = value.get("scan_all_files")
     if is_long(version) and is_long(snapshot) and is_long(position) and isinstance(scan, bool):
@@ -252,14 +252,14 @@ def _iceberg(value: dict[str, Json]) -> IcebergOffset | None:
     return None
 
 
-def _kafka(value: dict[str, Json]) -> KafkaOffset | None:
+def _parse_kafka_offset(value: dict[str, Json]) -> KafkaOffset | None:
     topics: dict[str, dict[int, int]] = {}
     for topic, parts in value.items():
         if not isinstance(parts, dict) or not parts:
             return None
         ends = topics[topic] = {}
         for part, offset in parts.items():
-            number = _partition(part)
+            number = _parse_partition(part)
             if number is None or not is_long(offset):
                 return None
             ends[number] = offset
@@ -267,16 +267,16 @@ def _kafka(value: dict[str, Json]) -> KafkaOffset | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _partition(text: str) -> int | None:
+def _parse_partition(text: str) -> int | None:
     if _PARTITION.fullmatch(text):
         return int(text)
     return None
 
 
-def _continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:
+def _parse_continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:
     partitions: dict[int, tuple[int, int]] = {}
     for part, run in value.items():
-        number = _partition(part)
+        number = _parse_partition(part)
         if number is None or not isinstance(run, dict) or run.keys() != {"value", "runTimeMs"}:
             return None
         last, time = run["value"], run["runTimeMs"]
@@ -286,15 +286,15 @@ def _continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:
     return ContinuousRateOffset(partitions)
 
 
-def _by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
+def _key_by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
     return {str(part): offset for part, offset in partitions.items()}
 
 
 _Shape: TypeAlias = "Callable[[dict[str, Json]], SourceOffset | None]"
-_SHAPES: tuple[_Shape, ...] = (_file, _rate_micro_batch, _delta, _iceberg)
-_NESTED_SHAPES: tuple[_Shape, ...] = (_kafka, _continuous_rate, *_SHAPES)
+_SHAPES: tuple[_Shape, ...] = (_parse_file_offset, _parse_rate_micro_batch, _parse_delta_offset, _parse_iceberg_offset)
+_NESTED_SHAPES: tuple[_Shape, ...] = (_parse_kafka_offset, _parse_continuous_rate, *_SHAPES)
 
 
-def topics_of(offset: SourceOffset | None) -> Mapping[str, Mapping[int, int]]:
+def get_topics(offset: SourceOffset | None) -> Mapping[str, Mapping[int, int]]:
     """Per topic and partition the offset of a Kafka source; empty for any other."""
     return offset.topics if isinstance(offset, KafkaOffset) else {}

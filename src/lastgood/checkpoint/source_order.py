@@ -26,19 +26,19 @@ class OffsetStep(enum.Enum):
     """Nobody but the source can tell."""
 
 
-def step(start: SourceOffset, end: SourceOffset) -> OffsetStep:
+def compare_offsets(start: SourceOffset, end: SourceOffset) -> OffsetStep:
     """How a source came from `start` to `end`, by these two alone; see `Steps` for those that need more."""
     match start, end:
         case KafkaOffset(), KafkaOffset():
             ends = ((end.topics.get(t, {}).get(p), at) for t, parts in start.topics.items() for p, at in parts.items())
-            return _of(is_back=any(end is not None and end < at for end, at in ends))
+            return _choose_step(is_back=any(end is not None and end < at for end, at in ends))
         case ContinuousRateOffset(), ContinuousRateOffset():
             both = start.partitions.keys() & end.partitions.keys()
-            return _of(is_back=any(end.partitions[part][0] < start.partitions[part][0] for part in both))
-    first, last = _place(start), _place(end)
+            return _choose_step(is_back=any(end.partitions[part][0] < start.partitions[part][0] for part in both))
+    first, last = _find_place(start), _find_place(end)
     if first is None or last is None or first[0] != last[0]:
         return OffsetStep.UNKNOWN
-    return _of(is_back=last[1] < first[1])
+    return _choose_step(is_back=last[1] < first[1])
 
 
 class Steps:
@@ -49,19 +49,19 @@ class Steps:
         self._left: dict[str, set[int]] = {}
 
     def step(self, source_id: str, start: SourceOffset, end: SourceOffset) -> OffsetStep:
-        """As the function `step`; one that comes back to an Iceberg snapshot that it had left went back as well."""
+        """As `compare_offsets`; one that comes back to an Iceberg snapshot that it had left went back as well."""
         if isinstance(start, IcebergOffset) and isinstance(end, IcebergOffset) and start.snapshot_id != end.snapshot_id:
             left = self._left.setdefault(source_id, set())
             left.add(start.snapshot_id)
             return OffsetStep.BACK if end.snapshot_id in left else OffsetStep.UNKNOWN
-        return step(start, end)
+        return compare_offsets(start, end)
 
 
-def _of(*, is_back: bool) -> OffsetStep:
+def _choose_step(*, is_back: bool) -> OffsetStep:
     return OffsetStep.BACK if is_back else OffsetStep.ONWARD
 
 
-def _place(offset: SourceOffset) -> tuple[tuple[str, object], tuple[int, int]] | None:
+def _find_place(offset: SourceOffset) -> tuple[tuple[str, object], tuple[int, int]] | None:
     """What it is an offset of, and where in it; None where nobody knows how such offsets follow each other."""
     match offset:
         case FileOffset():

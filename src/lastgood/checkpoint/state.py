@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from lastgood.checkpoint.commits import StateUniqueIds
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
-from lastgood.checkpoint.partitions import Partitions, Pins, Spread, partitions_of, spread_of, stores_of
+from lastgood.checkpoint.partitions import Partitions, Pins, Spread, derive_partitions, derive_stores, find_spread
 from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, StateFile, StateFileKind
 
 _OPERATORS_MAX = 1_000
@@ -50,7 +50,7 @@ class _Node(NamedTuple):
     unique_id: str | None
 
 
-def _node(file: StateFile) -> _Node:
+def _make_node(file: StateFile) -> _Node:
     return _Node(file.version, file.unique_id)
 
 
@@ -128,8 +128,8 @@ class Loads:
             hdfs_backed = store.format is StateFormat.HDFS_BACKED
         self._change_kind = StateFileKind.DELTA if hdfs_backed else StateFileKind.CHANGELOG
         snapshot_kind = StateFileKind.SNAPSHOT if hdfs_backed else StateFileKind.ZIP
-        self._changes = {_node(file): file for file in store.files if file.kind is self._change_kind}
-        self._snapshots = {_node(file): file for file in store.files if file.kind is snapshot_kind}
+        self._changes = {_make_node(file): file for file in store.files if file.kind is self._change_kind}
+        self._snapshots = {_make_node(file): file for file in store.files if file.kind is snapshot_kind}
         self._named = {version: [_Node(version, one) for one in ids] for version, ids in (unique_ids or {}).items()}
         self._has_ids = any(file.unique_id for file in store.files)
         self._before: dict[_Node, _Node] = {}
@@ -140,12 +140,12 @@ class Loads:
         for file, lineage in sorted(self._store.lineages.items(), key=lambda item: item[0].version, reverse=True):
             if isinstance(lineage, Damage):
                 continue
-            chain = [*(_Node(*item) for item in lineage if item.version < file.version), _node(file)]
+            chain = [*(_Node(*item) for item in lineage if item.version < file.version), _make_node(file)]
             neighbours = [pair for pair in itertools.pairwise(chain) if pair[0].version == pair[1].version - 1]
             self._before.update((node, before) for before, node in neighbours)
             if chain[0].version > 1 and not any(node in self._snapshots for node in chain):
                 self._missing_bases[chain[-1]] = chain[0]  # changes before it are not looked for
-            if _node(file) in self._named.get(file.version, ()):
+            if _make_node(file) in self._named.get(file.version, ()):
                 for node in chain[:-1]:  # what a version in force builds on was in force
                     self._named[node.version] = [node]
 
@@ -214,7 +214,7 @@ class Loads:
         path = self.path(version)
         base = None
         if path:
-            base = self._missing_bases.get(_node(path[-1]))
+            base = self._missing_bases.get(_make_node(path[-1]))
         if base:
             return Obstacle(StateFile(base.version, StateFileKind.ZIP, base.unique_id).name, None)
         if path and path[-1].unique_id and not self._is_there(path[-1]):
@@ -252,7 +252,7 @@ class Loads:
         return before.version == 0 or before in good
 
     def _is_there(self, file: StateFile) -> bool:
-        return _node(file) in (self._snapshots if file.kind.is_snapshot else self._changes)
+        return _make_node(file) in (self._snapshots if file.kind.is_snapshot else self._changes)
 
     def _broken(self, file: StateFile) -> Damage | None:
         if file.size == 0:
@@ -265,7 +265,7 @@ class Loads:
         for name, size in metadata.files.items():
             found = self._store.immutables.get(name, -1)
             if found is not None and found != size:
-                return damaged(DamageKind.MISSING_PART, f"{name}, {'not there' if found < 0 else f'{found} bytes'}")
+                return make_damage(DamageKind.MISSING_PART, f"{name}, {'not there' if found < 0 else f'{found} bytes'}")
         return None
 
 
@@ -301,26 +301,26 @@ class StateOperator:
         return any(store.format is StateFormat.HDFS_BACKED for store in self.stores)
 
     def spread(self, ids: int | None = None) -> Spread:
-        """Which distribution it asks for; see `spread_of`."""
-        return spread_of(self.name, self.schema, {store.partition for store in self.stores}, ids)
+        """Which distribution it asks for; see `find_spread`."""
+        return find_spread(self.name, self.schema, {store.partition for store in self.stores}, ids)
 
     def partitions(self, pins: Pins, ids: int | None = None) -> Partitions:
         """The partitions that Spark will load.
 
         Args:
             pins: What the offset log says.
-            ids: See `spread_of`.
+            ids: See `find_spread`.
         """
         seen: dict[int, int] = {}
         for store in self.stores:
             newest = store.versions.newest or 0
             seen[store.partition] = min(newest, seen.get(store.partition, newest))
-        return partitions_of(self.spread(ids), self.metadata, seen, pins)
+        return derive_partitions(self.spread(ids), self.metadata, seen, pins)
 
     def expected(self, pins: Pins, ids: int | None = None) -> list[tuple[int, str]]:
         """Every partition and store that Spark will load, as far as is known; see `partitions`."""
         held = {store.name for store in self.stores if store.files or store.immutables}
-        names = sorted(stores_of(self.metadata, held))
+        names = sorted(derive_stores(self.metadata, held))
         count = self.partitions(pins, ids).count
         return [(partition, name) for partition in range(count) for name in names]
 
@@ -351,11 +351,11 @@ class State:
 
     def spread(self, operator: StateOperator) -> Spread:
         """Which distribution one of the operators asks for."""
-        return operator.spread(partitions_named(operator.operator, self.commits))
+        return operator.spread(count_partitions_named(operator.operator, self.commits))
 
     def partitions(self, operator: StateOperator) -> Partitions:
         """The partitions that Spark will load of one of the operators."""
-        return operator.partitions(self.pins, partitions_named(operator.operator, self.commits))
+        return operator.partitions(self.pins, count_partitions_named(operator.operator, self.commits))
 
     @property
     def last_loadable_batch(self) -> int | None:
@@ -383,7 +383,7 @@ def judge_state(
         pins: See `StateOperator.partitions`.
         auto_repair: See `Loads`.
     """
-    operators = _whole(operators, commits)
+    operators = _fill_in_operators(operators, commits)
     kept = [operator for operator in operators if operator.is_kept]
     # One of which no file is left is kept as the others are, else as the plan says.
     if kept:
@@ -395,11 +395,11 @@ def judge_state(
     for operator in operators:
         stores = {(store.partition, store.name): store for store in operator.stores}
         is_hdfs_backed = operator.is_hdfs_backed if operator.is_kept else are_hdfs_backed
-        for partition, name in operator.expected(pins, partitions_named(operator.operator, commits)):
+        for partition, name in operator.expected(pins, count_partitions_named(operator.operator, commits)):
             store = stores.get((partition, name), StateStore(operator.operator, partition, name))
             loads = Loads(
                 store,
-                unique_ids_of(store, commits),
+                find_unique_ids(store, commits),
                 hdfs_backed=is_hdfs_backed if not store.files else None,
                 auto_repair=auto_repair and store.format is not StateFormat.ROCKSDB,  # which has no changes to apply
             )
@@ -417,7 +417,7 @@ def judge_state(
     return State(operators, BatchIds.of(common or ()), tuple(obstacles), commits, pins)
 
 
-def _whole(
+def _fill_in_operators(
     operators: Iterable[StateOperator], commits: Mapping[int, StateUniqueIds | None]
 ) -> tuple[StateOperator, ...]:
     """The operators, with those of which nothing is left: Spark counts from 0 on, and format v2 names each."""
@@ -433,7 +433,7 @@ def _whole(
     )
 
 
-def partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]) -> int | None:
+def count_partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]) -> int | None:
     """How many partitions of an operator the newest commit that was read names; None if it names none."""
     newest = None
     if commits:
@@ -441,7 +441,7 @@ def partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]
     return len((newest or {}).get(operator, ())) or None
 
 
-def unique_ids_of(store: StateStore, commits: Mapping[int, StateUniqueIds | None]) -> dict[int, frozenset[str]]:
+def find_unique_ids(store: StateStore, commits: Mapping[int, StateUniqueIds | None]) -> dict[int, frozenset[str]]:
     """The ids that commits name for the partition of `store`, by version."""
     named = {}
     for batch_id, ids in commits.items():

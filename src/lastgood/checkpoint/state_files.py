@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lastgood.checkpoint import lz4
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import LONG_MAX, Json, encode, is_long, read_json, read_object, split_log, to_json
 from lastgood.checkpoint.operators import JavaData
 
@@ -110,9 +110,9 @@ def parse_snapshot(raw: bytes) -> SnapshotMetadata | Damage:
     if not raw:
         return Damage(DamageKind.EMPTY)
     if len(raw) > ZIP_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
+        return make_damage(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
     if not raw.startswith(_ZIP_MAGIC):  # Python would find its way from the end, Java does not
-        return damaged(DamageKind.BAD_ARCHIVE, raw[:16])
+        return make_damage(DamageKind.BAD_ARCHIVE, raw[:16])
     content = _unpack_metadata(raw)
     if isinstance(content, Damage):
         return content
@@ -124,11 +124,11 @@ def _unpack_metadata(raw: bytes) -> bytes | Damage:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive, archive.open("metadata") as entry:
             content = entry.read(_METADATA_BYTES_MAX + 1)
     except KeyError:
-        return damaged(DamageKind.BAD_ARCHIVE, "no entry 'metadata'")
+        return make_damage(DamageKind.BAD_ARCHIVE, "no entry 'metadata'")
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, RuntimeError) as error:
-        return damaged(DamageKind.BAD_ARCHIVE, type(error).__name__)
+        return make_damage(DamageKind.BAD_ARCHIVE, type(error).__name__)
     if len(content) > _METADATA_BYTES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"more than {_METADATA_BYTES_MAX} bytes of metadata")
+        return make_damage(DamageKind.TOO_LARGE, f"more than {_METADATA_BYTES_MAX} bytes of metadata")
     return content
 
 
@@ -150,7 +150,7 @@ def parse_snapshot_metadata(raw: bytes) -> SnapshotMetadata | Damage:
             else:
                 name, size = (None, None)
             if not isinstance(name, str) or not is_long(size):
-                return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
+                return make_damage(DamageKind.UNEXPECTED_JSON, text, 2)
             files[name] = size
     keys = fields.get("numKeys")
     return SnapshotMetadata(
@@ -173,7 +173,7 @@ def parse_lineage(head: bytes) -> tuple[LineageItem, ...] | Damage:
     """
     if not head:
         return Damage(DamageKind.EMPTY)
-    text = _lz4_head(head)
+    text = _unpack_lz4_head(head)
     if isinstance(text, Damage):
         return text
     data = JavaData(text)
@@ -184,20 +184,20 @@ def parse_lineage(head: bytes) -> tuple[LineageItem, ...] | Damage:
         else:
             lineage = None
     except EOFError:
-        return damaged(DamageKind.TRUNCATED, f"{len(head)} bytes")
+        return make_damage(DamageKind.TRUNCATED, f"{len(head)} bytes")
     except UnicodeDecodeError:
-        return damaged(DamageKind.BAD_HEADER, text[:16])
+        return make_damage(DamageKind.BAD_HEADER, text[:16])
     if isinstance(lineage, Damage):
         return lineage
     if isinstance(lineage, list):
-        items = [_lineage_item(item) for item in lineage]
+        items = [_parse_lineage_item(item) for item in lineage]
     else:
         items = [None]
     known = [item for item in items if item is not None]
-    return tuple(sorted(known)) if known == items else damaged(DamageKind.BAD_HEADER, text)
+    return tuple(sorted(known)) if known == items else make_damage(DamageKind.BAD_HEADER, text)
 
 
-def _lineage_item(value: Json) -> LineageItem | None:
+def _parse_lineage_item(value: Json) -> LineageItem | None:
     if not isinstance(value, dict):
         return None
     version, unique_id = value.get("version"), value.get("checkpointUniqueId")
@@ -206,35 +206,35 @@ def _lineage_item(value: Json) -> LineageItem | None:
     return None
 
 
-def _lz4_head(raw: bytes) -> bytes | Damage:
+def _unpack_lz4_head(raw: bytes) -> bytes | Damage:
     """The first 64 KB and more of what an `LZ4BlockOutputStream` packed."""
     if len(raw) < lz4.HEADER.size:
         short = lz4.MAGIC.startswith(raw[: len(lz4.MAGIC)])
-        return damaged(DamageKind.TRUNCATED if short else DamageKind.UNKNOWN_CODEC, raw[:16])
+        return make_damage(DamageKind.TRUNCATED if short else DamageKind.UNKNOWN_CODEC, raw[:16])
     unpacked = bytearray()
     at = 0
     while len(unpacked) <= 0x10004 and at + lz4.HEADER.size <= len(raw):
         magic, token, packed, size, _ = lz4.HEADER.unpack_from(raw, at)
         if magic != lz4.MAGIC:
-            return damaged(DamageKind.UNKNOWN_CODEC if not at else DamageKind.BAD_HEADER, raw[at : at + 16])
+            return make_damage(DamageKind.UNKNOWN_CODEC if not at else DamageKind.BAD_HEADER, raw[at : at + 16])
         at += lz4.HEADER.size
         if not size:  # the mark of the end
             break
         method = token & 0xF0
         if packed < 0 or not 0 < size <= lz4.BLOCK_BYTES_MAX or method not in (lz4.RAW, lz4.PACKED):
-            return damaged(DamageKind.BAD_HEADER, raw[:16])
+            return make_damage(DamageKind.BAD_HEADER, raw[:16])
         block = raw[at : at + packed]
         if len(block) < packed:
-            return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+            return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
         piece = block if method == lz4.RAW else lz4.unpack_block(block, min(size, 0x20000))
         if piece is None:
-            return damaged(DamageKind.BAD_HEADER, raw[:16])
+            return make_damage(DamageKind.BAD_HEADER, raw[:16])
         unpacked += piece
         at += packed
     return bytes(unpacked)
 
 
-def early_end(raw: bytes) -> Damage | None:
+def find_early_end(raw: bytes) -> Damage | None:
     """Whether a file that Spark packed ends before it is complete; None also if it is packed in another way than lz4.
 
     Nothing is unpacked: each block tells its length, and an empty one marks the end.
@@ -247,8 +247,8 @@ def early_end(raw: bytes) -> Damage | None:
     while at + lz4.HEADER.size <= len(raw):
         magic, _, packed, size, _ = lz4.HEADER.unpack_from(raw, at)
         if magic != lz4.MAGIC or packed < 0:
-            return damaged(DamageKind.BAD_HEADER, raw[at : at + 16])
+            return make_damage(DamageKind.BAD_HEADER, raw[at : at + 16])
         if not size:
             return None
         at += lz4.HEADER.size + packed
-    return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+    return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")

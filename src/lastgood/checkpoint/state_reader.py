@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from lastgood.checkpoint.commits import StateUniqueIds
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.layout import (
     IMMUTABLE_FOLDERS,
     METADATA,
     OPERATOR_METADATA,
     OPERATOR_METADATA_V2,
     STATE,
-    folder_number,
+    parse_folder_number,
 )
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
 from lastgood.checkpoint.logs import BatchIds
@@ -26,14 +26,14 @@ from lastgood.checkpoint.operators import (
     parse_operator_metadata,
     parse_state_schema,
 )
-from lastgood.checkpoint.partitions import Spread, names_spread
-from lastgood.checkpoint.state import Loads, StateFormat, StateOperator, StateStore, unique_ids_of
+from lastgood.checkpoint.partitions import Spread, find_spread_by_name
+from lastgood.checkpoint.state import Loads, StateFormat, StateOperator, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import (
     CHANGELOG_HEAD_BYTES,
     ZIP_BYTES_MAX,
     StateFile,
     StateFileKind,
-    early_end,
+    find_early_end,
     parse_lineage,
     parse_snapshot,
     parse_state_file_name,
@@ -53,30 +53,30 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
     root = checkpoint / STATE
-    operators = _numbered_folders(storage, root)
+    operators = _list_numbered_folders(storage, root)
     if operators is None:
         return None
     metadata = [pool.submit(_find_metadata, storage, checkpoint, number) for number in operators]
     # Where it lies for nearly every operator, so that it need not wait for the list of its stores.
     schemas = {number: pool.submit(_read_schema, storage, root, number, STORE_DEFAULT) for number in operators}
-    partitions = list(pool.map(lambda number: _numbered_folders(storage, root / str(number)) or [], operators))
+    partitions = list(pool.map(lambda number: _list_numbered_folders(storage, root / str(number)) or [], operators))
     pairs = [
         (operator, partition) for operator, there in zip(operators, partitions, strict=True) for partition in there
     ]
-    stores = list(pool.map(lambda pair: _stores(storage, root, *pair), pairs))
+    stores = list(pool.map(lambda pair: _read_stores(storage, root, *pair), pairs))
     described = [found.result() for found in metadata]
     found = [
         StateOperator(number, what, path, tuple(s for group in stores for s in group if s.operator == number))
         for number, (path, what) in zip(operators, described, strict=True)
     ]
-    return [replace(each, schema=_schema(storage, root, each, schemas[each.operator])) for each in found]
+    return [replace(each, schema=_read_operator_schema(storage, root, each, schemas[each.operator])) for each in found]
 
 
-def _schema(
+def _read_operator_schema(
     storage: Storage, root: Location, operator: StateOperator, default: Future[StateSchema | None]
 ) -> StateSchema | None:
     """The schema of the state of an operator, unless its name tells whether partition 0 is all there is to be."""
-    if names_spread(operator.name) is not Spread.UNKNOWN:
+    if find_spread_by_name(operator.name) is not Spread.UNKNOWN:
         return None
     for store in (store for store in operator.stores if store.partition == 0):
         is_default = store.name == STORE_DEFAULT
@@ -101,11 +101,11 @@ def _read_schema(storage: Storage, root: Location, operator: int, store: str) ->
     return schema if isinstance(schema, StateSchema) else None
 
 
-def _numbered_folders(storage: Storage, folder: Location) -> list[int] | None:
+def _list_numbered_folders(storage: Storage, folder: Location) -> list[int] | None:
     names = storage.names(folder)
     if names is None:
         return None
-    numbers = (folder_number(name[:-1]) for name in names if name.endswith("/"))
+    numbers = (parse_folder_number(name[:-1]) for name in names if name.endswith("/"))
     return sorted(number for number in numbers if number is not None)
 
 
@@ -113,18 +113,18 @@ def _find_metadata(
     storage: Storage, checkpoint: Location, operator: int
 ) -> tuple[str | None, OperatorMetadata | Damage | None]:
     """Where the newest metadata of an operator lies, and what it says."""
-    path = _metadata_path(storage, checkpoint, operator)
+    path = _find_metadata_path(storage, checkpoint, operator)
     raw = None
     if path is not None:
         raw = storage.read(checkpoint / path, limit=ENTRY_BYTES_MAX + 1)
     return path, None if raw is None else parse_operator_metadata(raw)
 
 
-def _metadata_path(storage: Storage, checkpoint: Location, operator: int) -> str | None:
+def _find_metadata_path(storage: Storage, checkpoint: Location, operator: int) -> str | None:
     """Version 2 has one file for each run."""
     names = [entry.name for entry in storage.walk(checkpoint / f"{STATE}/{operator}/{OPERATOR_METADATA}") or ()]
     below = f"{OPERATOR_METADATA_V2}/"
-    runs = (folder_number(name.removeprefix(below)) for name in names if name.startswith(below))
+    runs = (parse_folder_number(name.removeprefix(below)) for name in names if name.startswith(below))
     newest = max((run for run in runs if run is not None), default=None)
     if newest is None and METADATA not in names:
         return None
@@ -135,7 +135,7 @@ def _metadata_path(storage: Storage, checkpoint: Location, operator: int) -> str
     return f"{STATE}/{operator}/{OPERATOR_METADATA}/{name}"
 
 
-def _stores(storage: Storage, root: Location, operator: int, partition: int) -> list[StateStore]:
+def _read_stores(storage: Storage, root: Location, operator: int, partition: int) -> list[StateStore]:
     """The stores of one partition; one without any file is a store as well."""
     files: dict[str, list[StateFile]] = {}
     immutables: dict[str, dict[str, int | None]] = {}
@@ -162,7 +162,7 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
             operator,
             partition,
             name,
-            tuple(sorted(files.get(name, ()), key=_by_version)),
+            tuple(sorted(files.get(name, ()), key=_rank_by_version)),
             immutables.get(name, {}),
             checksummed=frozenset(checksummed.get(name, ())),
         )
@@ -170,11 +170,11 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
     ]
 
 
-def _by_version(file: StateFile) -> tuple[int, str, str]:
+def _rank_by_version(file: StateFile) -> tuple[int, str, str]:
     return file.version, file.kind.value, file.unique_id or ""
 
 
-def commits_needed(operators: Iterable[StateOperator], commits: BatchIds, version: int | None) -> list[int]:
+def list_commits_needed(operators: Iterable[StateOperator], commits: BatchIds, version: int | None) -> list[int]:
     """The batches whose commits name what a load of `version` builds on; format v2 only."""
     if version is None:
         return []
@@ -208,22 +208,22 @@ def look_into_stores(
         return operators
 
     def follow(store: StateStore) -> StateStore:
-        return _lineage_followed(storage, checkpoint, store, commits, version)
+        return _follow_lineage(storage, checkpoint, store, commits, version)
 
     def open_snapshot(store: StateStore) -> StateStore:
-        return _snapshot_opened(storage, checkpoint, store, commits, version)
+        return _open_snapshot(storage, checkpoint, store, commits, version)
 
     stores = [store for operator in operators for store in operator.stores]
     looked = list(pool.map(open_snapshot, pool.map(follow, stores)))
     if storage.parallel < PARALLEL_REMOTE:
-        looked = [_ends_checked(storage, checkpoint, store, commits, version) for store in looked]
+        looked = [_check_ends(storage, checkpoint, store, commits, version) for store in looked]
     return [
         replace(operator, stores=tuple(store for store in looked if store.operator == operator.operator))
         for operator in operators
     ]
 
 
-def _lineage_followed(
+def _follow_lineage(
     storage: Storage,
     checkpoint: Location,
     store: StateStore,
@@ -233,7 +233,7 @@ def _lineage_followed(
     """The same store, with the newest changelog read where commits do not lead back to a snapshot."""
     if store.format is not StateFormat.ROCKSDB_V2:
         return store
-    path = Loads(store, unique_ids_of(store, commits)).path(version)
+    path = Loads(store, find_unique_ids(store, commits)).path(version)
     is_whole = bool(path) and path[0].kind.is_snapshot and all(file in store.files for file in path)
     if not path or not path[-1].unique_id or path[-1] not in store.files or is_whole:
         return store
@@ -241,7 +241,7 @@ def _lineage_followed(
     return replace(store, lineages={**store.lineages, path[-1]: lineage})
 
 
-def _snapshot_opened(
+def _open_snapshot(
     storage: Storage,
     checkpoint: Location,
     store: StateStore,
@@ -251,7 +251,7 @@ def _snapshot_opened(
     """The same store, with the snapshot read that a load begins with."""
     if store.format is StateFormat.HDFS_BACKED:
         return store
-    path = Loads(store, unique_ids_of(store, commits)).path(version)
+    path = Loads(store, find_unique_ids(store, commits)).path(version)
     first = None
     if path:
         first = path[0]
@@ -266,11 +266,11 @@ def _read(
 ) -> FoundT | Damage:
     raw = storage.read(folder / file.name, limit=limit)
     if raw is None:
-        return damaged(DamageKind.MISSING_PART, "gone since it was listed")
+        return make_damage(DamageKind.MISSING_PART, "gone since it was listed")
     return parse(raw)
 
 
-def _ends_checked(
+def _check_ends(
     storage: Storage,
     checkpoint: Location,
     store: StateStore,
@@ -281,21 +281,21 @@ def _ends_checked(
     seen: set[StateFile] = set()
     while True:
         paths = [
-            Loads(store, unique_ids_of(store, commits), auto_repair=repair).path(version) for repair in (False, True)
+            Loads(store, find_unique_ids(store, commits), auto_repair=repair).path(version) for repair in (False, True)
         ]
         unseen = {file for path in paths for file in path} - seen
         if not unseen:
             return store
         seen |= unseen
-        ends = {file: _early_end(storage, checkpoint / store.folder, file) for file in unseen}
+        ends = {file: _find_early_end(storage, checkpoint / store.folder, file) for file in unseen}
         broken = {file: damage for file, damage in ends.items() if damage}
         store = replace(store, broken={**store.broken, **broken})
 
 
-def _early_end(storage: Storage, folder: Location, file: StateFile) -> Damage | None:
+def _find_early_end(storage: Storage, folder: Location, file: StateFile) -> Damage | None:
     if file.kind is StateFileKind.ZIP or not 0 < (file.size or 0) <= _CHECKED_BYTES_MAX:
         return None
     raw = storage.read(folder / file.name, limit=_CHECKED_BYTES_MAX)
     if raw is None:
         return None
-    return early_end(raw)
+    return find_early_end(raw)

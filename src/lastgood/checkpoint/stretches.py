@@ -17,7 +17,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import Batch, read_batches
 from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, VoidOffset
-from lastgood.checkpoint.source_order import OffsetStep, step
+from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
 from lastgood.storage.reading import LocalStorage, Location
 
 BATCHES_MIN = 10_000
@@ -26,7 +26,7 @@ STRETCH_BATCHES = 1000
 _PROCESSES_MAX = 4
 
 
-def plain_stretches(location: Location, ids: BatchIds) -> Iterator[range]:
+def find_plain_stretches(location: Location, ids: BatchIds) -> Iterator[range]:
     """Stretches of neighbouring batches that are planned and committed, whole, and of which each goes on from the last.
 
     It goes on if it has the same sources, none of which went back, and of Kafka the same partitions. What is not told
@@ -43,20 +43,20 @@ def plain_stretches(location: Location, ids: BatchIds) -> Iterator[range]:
     if not is_long or count < 2 or location.scheme != "file" or not sys.executable:
         return
     with contextlib.suppress(OSError), contextlib.ExitStack() as started:  # no process to be had: nothing is found
-        readers = [started.enter_context(_reader(location, stretches[at::count])) for at in range(count)]
+        readers = [started.enter_context(_start_reader(location, stretches[at::count])) for at in range(count)]
         answers = (process.stdout or () for process in readers)
-        for each, line in zip(stretches, _in_turn(answers), strict=False):
-            if line == _line(each, is_plain=True):
+        for each, line in zip(stretches, _take_in_turn(answers), strict=False):
+            if line == _format_line(each, is_plain=True):
                 yield each
 
 
-def _in_turn(answers: Iterable[Iterable[str]]) -> Iterator[str]:
+def _take_in_turn(answers: Iterable[Iterable[str]]) -> Iterator[str]:
     """One line of each, then the next of each; empty where one has no more."""
     return itertools.chain.from_iterable(itertools.zip_longest(*answers, fillvalue=""))
 
 
 @contextlib.contextmanager
-def _reader(location: Location, stretches: Sequence[range]) -> Iterator[subprocess.Popen[str]]:
+def _start_reader(location: Location, stretches: Sequence[range]) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-P", "-m", __name__, location.path]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]  # by name
@@ -69,7 +69,7 @@ def _reader(location: Location, stretches: Sequence[range]) -> Iterator[subproce
             process.kill()
 
 
-def _line(stretch: range, *, is_plain: bool) -> str:
+def _format_line(stretch: range, *, is_plain: bool) -> str:
     return f"{stretch.start} {stretch.stop} {'plain' if is_plain else 'look'}\n"
 
 
@@ -81,12 +81,12 @@ def is_plain(batches: Iterable[Batch]) -> bool:
         if not isinstance(plan, OffsetEntry) or plan.metadata is None:
             found = False
         elif found:
-            found = before is None or _goes_on(before, plan)
+            found = before is None or _is_going_on(before, plan)
             before = plan
     return found
 
 
-def _goes_on(before: OffsetEntry, plan: OffsetEntry) -> bool:
+def _is_going_on(before: OffsetEntry, plan: OffsetEntry) -> bool:
     if len(before.sources) != len(plan.sources):
         return False
     for line in plan.sources:
@@ -97,14 +97,14 @@ def _goes_on(before: OffsetEntry, plan: OffsetEntry) -> bool:
         if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
             if not _is_onward(start, end):
                 return False
-        elif start is None or not _stays_comparable(start, end):
+        elif start is None or not _is_comparable(start, end):
             return False
     return True
 
 
-def _stays_comparable(start: SourceOffset, end: SourceOffset) -> bool:
+def _is_comparable(start: SourceOffset, end: SourceOffset) -> bool:
     """Whether the ends of a stretch tell what its batches would: it goes onward, or has no order at all."""
-    return step(start, end) is OffsetStep.ONWARD or isinstance(end, JsonOffset | TextOffset | VoidOffset)
+    return compare_offsets(start, end) is OffsetStep.ONWARD or isinstance(end, JsonOffset | TextOffset | VoidOffset)
 
 
 def _is_onward(start: KafkaOffset, end: KafkaOffset) -> bool:
@@ -125,7 +125,7 @@ def main() -> None:
     stretches = [range(*map(int, line.split())) for line in sys.stdin]
     batches = read_batches(LocalStorage(root=location), location, itertools.chain.from_iterable(stretches))
     for each in stretches:
-        sys.stdout.write(_line(each, is_plain=is_plain(itertools.islice(batches, len(each)))))
+        sys.stdout.write(_format_line(each, is_plain=is_plain(itertools.islice(batches, len(each)))))
         sys.stdout.flush()
 
 

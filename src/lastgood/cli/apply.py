@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import tell_passwords
-from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.repair import naming_options, print_plan, take_back, teller
+from lastgood.cli.output import format_option, make_console, print_json
+from lastgood.cli.repair import add_naming_options, describe_taking_back, make_teller, print_plan
 from lastgood.visible import SHOWN_MAX, TEXT_MAX
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
 )
-@naming_options
+@add_naming_options
 @click.option("--kafka", metavar="SERVERS", help="bootstrap.servers of the source, in the same way.")
 @click.option(
     "--kafka-config",
@@ -71,19 +71,19 @@ def apply(
     from lastgood.recovery.applying import apply_plan
 
     tell_passwords(sinks)
-    progress = teller(console(stderr=output_format == "json"))
+    progress = make_teller(make_console(stderr=output_format == "json"))
     done = apply_plan(
         plan,
         driver_is_dead=driver_is_dead,
         tell=progress,
         start_file=start_file,
         evidence=EvidenceOptions(sinks=sinks, kafka=kafka, kafka_config=kafka_config, txn_app_id=txn_app_id),
-        confirm=_confirmed,
+        confirm=_is_confirmed,
     )
     if output_format == "json":
         print_json(done.to_json())
         return 0
-    out = console()
+    out = make_console()
     if done.already:
         out.print("Already applied, and nothing has moved since.")
     elif not done.plan.steps:
@@ -91,17 +91,17 @@ def apply(
     else:
         out.print("Applied. Start the application.")
         out.print(f"Every file that was touched is kept in {done.backup}.")
-        out.print(take_back(done))
+        out.print(describe_taking_back(done))
     return 0
 
 
-def _confirmed(plan: Plan, touched: Sequence[Outside]) -> bool:
+def _is_confirmed(plan: Plan, touched: Sequence[Outside]) -> bool:
     """Whether a person on a terminal allows what a plan touches; nobody is there to ask where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     if len(touched) > SHOWN_MAX or any(len(each.what) > TEXT_MAX for each in touched):
         return False  # nobody allows what was not shown
-    out = console(stderr=True)
+    out = make_console(stderr=True)
     print_plan(plan, out)
     out.print("This plan was not made on this machine, and nobody has named here what it touches:")
     for each in touched:

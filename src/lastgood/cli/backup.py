@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.cli.times import clock
-from lastgood.errors import command_line
-from lastgood.visible import excerpt, first_lines
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.cli.times import format_clock
+from lastgood.errors import format_command_line
+from lastgood.visible import take_excerpt, take_first_lines
 
 _BACKUPS_SHOWN = 200
 
@@ -64,12 +64,12 @@ def create(target: str, *, retain_ms: int | None, ledger: str | None, output_for
     if output_format == "json":
         print_json({**made.to_json(), "removed": [each.id for each in removed]})
         return 0
-    out = console()
+    out = make_console()
     told = f": {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}"
-    out.print(styled("backed up ", (made.id, "bold"), told))
-    for line in first_lines(f"removed {each.id}" for each in removed):
+    out.print(make_styled("backed up ", (made.id, "bold"), told))
+    for line in take_first_lines(f"removed {each.id}" for each in removed):
         out.print(line)
-    out.print(f"Restore it with: {command_line('backup', 'restore', target, '--from', made.id)}")
+    out.print(f"Restore it with: {format_command_line('backup', 'restore', target, '--from', made.id)}")
     return 0
 
 
@@ -80,22 +80,22 @@ def list_(target: str, *, output_format: str) -> int:
     """List the backups of TARGET, oldest first. Exit codes: 0; 10-13 storage."""
     from rich.table import Table
 
-    from lastgood.operations.backup import backups
+    from lastgood.operations.backup import find_backups
     from lastgood.settings.target import resolve_target
 
-    found = backups(resolve_target(target))
+    found = find_backups(resolve_target(target))
     if output_format == "json":
         print_json({"backups": [each.to_json() for each in found]})
         return 0
-    out = console()
+    out = make_console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("backup", "made at", "planned", "committed", "files", "bytes", ""):
         table.add_column(heading, justify="right" if heading not in ("backup", "made at", "") else "left")
-    rows = excerpt(reversed(found), _BACKUPS_SHOWN)
+    rows = take_excerpt(reversed(found), _BACKUPS_SHOWN)
     for each in reversed(rows.shown):
         table.add_row(
             each.id,
-            clock(each.at_ms),
+            format_clock(each.at_ms),
             str(each.last_planned),
             str(each.last_committed),
             str(each.files),
@@ -105,7 +105,7 @@ def list_(target: str, *, output_format: str) -> int:
     for line in rows.more:
         out.print(f"the oldest are not shown: {line}")
     out.print(table if found else "no backup")
-    nothing_changed()
+    print_nothing_changed()
     return 0
 
 
@@ -126,7 +126,7 @@ def keep(target: str, backup_id: str, *, off: bool, output_format: str) -> int:
     if output_format == "json":
         print_json(marked.to_json())
     else:
-        console().print(f"{marked.id} is {'kept' if marked.kept else 'removed with age'}")
+        make_console().print(f"{marked.id} is {'kept' if marked.kept else 'removed with age'}")
     return 0
 
 
@@ -155,10 +155,10 @@ def restore(target: str, *, source: str, unsigned_mirror: bool, output_format: s
     if output_format == "json":
         print_json(restored.to_json())
     else:
-        out = console()
+        out = make_console()
         batches = f"batch {restored.last_planned} planned, batch {restored.last_committed} committed"
         out.print(f"restored {restored.files} files from {restored.source}: {batches}")
-        for path in first_lines(restored.absent):
-            out.print(styled(("missing", "red"), f"  {path}"))
-        out.print(f"Look at it with: {command_line('inspect', restored.checkpoint)}")
+        for path in take_first_lines(restored.absent):
+            out.print(make_styled(("missing", "red"), f"  {path}"))
+        out.print(f"Look at it with: {format_command_line('inspect', restored.checkpoint)}")
     return 1 if restored.absent else 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from lastgood.cli.output import console, format_option, print_json, styled
+from lastgood.cli.output import format_option, make_console, make_styled, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,9 +92,9 @@ def demo(
         )
         print_json(shown.to_json())
         return 0 if shown.is_as_said else 1
-    out = console()
-    out.print(styled(f"seed {seed}", style="dim"))
-    with _screen(out, is_whole=events) as listen:
+    out = make_console()
+    out.print(make_styled(f"seed {seed}", style="dim"))
+    with _open_screen(out, is_whole=events) as listen:
         shown = operation(script, tell=listen, folder=folder, keep=(lambda it: _look(it, out)) if keep else None)
     if not keep:
         _print_result(shown, out)
@@ -102,13 +102,13 @@ def demo(
 
 
 @contextlib.contextmanager
-def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]]:
+def _open_screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]]:
     """Shows each scene once it is over; on a terminal, the last line tells what is going on."""
-    from lastgood.cli.timeline import timeline
+    from lastgood.cli.timeline import open_timeline
     from lastgood.demo import Scene
 
     if is_whole:
-        with timeline(out, live=True, also=_tell) as tell:
+        with open_timeline(out, live=True, also=_tell) as tell:
 
             def listen_to_all(event: Event) -> None:
                 tell(event)
@@ -126,9 +126,9 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
         nonlocal doing
         if isinstance(event, Scene):
             _print_scene(event, out)
-        doing, now = _now(event, doing)
+        doing, now = _describe_now(event, doing)
         if status is not None and now is not None:
-            status.update(styled(now[: out.width - 4], style="dim"))
+            status.update(make_styled(now[: out.width - 4], style="dim"))
             status.start()
 
     try:
@@ -144,18 +144,18 @@ def _tell(event: Event) -> list[Text]:
 
     match event:
         case SceneStep():
-            return [styled(("demo", "cyan"), f"        {event.sentence}")]
+            return [make_styled(("demo", "cyan"), f"        {event.sentence}")]
         case Killed():
             if event.batch is None:
                 where = "between two batches"
             else:
                 where = f"while it runs batch {event.batch}"
-            return [styled(("kill -9", "bold red"), f"     driver {event.pid}, {where}")]
+            return [make_styled(("kill -9", "bold red"), f"     driver {event.pid}, {where}")]
         case _:
             return []
 
 
-def _now(event: Event, doing: str) -> tuple[str, str | None]:
+def _describe_now(event: Event, doing: str) -> tuple[str, str | None]:
     """What the demo is about, and what the last line says of it."""
     from lastgood.demo import Killed, SceneStep
     from lastgood.supervise import events
@@ -185,30 +185,32 @@ def _print_scene(scene: Scene, out: Console) -> None:
 
     seconds, colour = scene.seconds, _COLOURS.get(scene.guarantee, "red")
     lines = {
-        "broken": styled(scene.broke),
-        "lastgood": styled(scene.did),
-        "guarantee": styled(scene.guarantee, style=colour),
-        "seconds": styled(
+        "broken": make_styled(scene.broke),
+        "lastgood": make_styled(scene.did),
+        "guarantee": make_styled(scene.guarantee, style=colour),
+        "seconds": make_styled(
             f"detected {seconds.detected:.1f} · restarted {seconds.restarted:.1f} · first new batch ",
             (f"{seconds.first_batch:.1f}", "bold"),
             " ",
             (seconds.since, "dim"),
         ),
-        "records": styled(f"read again {scene.reread:,} · lost {scene.lost_count:,} · doubled {scene.doubled_count:,}"),
-        **{" " * number: styled(line) for number, line in enumerate(scene.beside, start=1)},
+        "records": make_styled(
+            f"read again {scene.reread:,} · lost {scene.lost_count:,} · doubled {scene.doubled_count:,}"
+        ),
+        **{" " * number: make_styled(line) for number, line in enumerate(scene.beside, start=1)},
     }
     if not out.is_terminal:
         out.print()
         out.print(f"{scene.letter}  {scene.title}")
         for label, line in lines.items():
-            out.print(styled(f"   {label:<9}  ").append_text(line))
+            out.print(make_styled(f"   {label:<9}  ").append_text(line))
         return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     for label, line in lines.items():
         grid.add_row(label, line)
-    title = styled((scene.letter, "bold"), "  ", (scene.title, "bold"))
+    title = make_styled((scene.letter, "bold"), "  ", (scene.title, "bold"))
     width = min(_WIDTH_MAX, out.width)
     out.print(Panel(grid, title=title, title_align="left", border_style=colour, width=width), soft_wrap=False)
 
@@ -250,7 +252,7 @@ def _print_result(shown: Demo, out: Console) -> None:
 
     tally = shown.tally
     out.print()
-    compared = list(tally.compared())
+    compared = list(tally.compare())
     if compared:
         table = Table(box=SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
         for heading, justify in _HEADINGS.items():
@@ -258,7 +260,7 @@ def _print_result(shown: Demo, out: Console) -> None:
         for each in compared:
             where = f"flights/{each.partition}", f"[{each.start:,}, {each.end:,})"
             colour = "green" if each.said == each.counted else "bold red"
-            counted = styled(f"{each.counted:,}", style=colour)
+            counted = make_styled(f"{each.counted:,}", style=colour)
             table.add_row(each.kind, where[0], where[1], f"{each.said:,}", counted)
         out.print(table)
         out.print()
@@ -273,4 +275,4 @@ def _print_result(shown: Demo, out: Console) -> None:
     told = f"lost {audit.lost.total:,}, duplicated {audit.duplicated.total:,}{strange} of {tally.sent:,} flights"
     how = f"{audit.source_records:,} records, {audit.sink_rows:,} rows in the table, compared by flight id"
     took = f"all of it took {shown.seconds:.0f} s"
-    out.print(styled((f"{told}, {as_said}", colour), " ", (f"({how}; {took})", "dim")), soft_wrap=False)
+    out.print(make_styled((f"{told}, {as_said}", colour), " ", (f"({how}; {took})", "dim")), soft_wrap=False)

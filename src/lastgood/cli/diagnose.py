@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import DURATION
-from lastgood.visible import excerpt, first_lines, shortened
+from lastgood.visible import shorten, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ _OUTCOMES = {
 
 @click.command()
 @click.argument("target")
-@evidence_options
+@add_evidence_options
 @click.option(
     "--spark", metavar="VERSION", help="Predict for this Spark; by default the newest that can read the logs."
 )
@@ -103,21 +103,21 @@ def diagnose(
     """
     from lastgood.diagnosis.findings import Severity
     from lastgood.observe.observation import DiagnoseOptions
-    from lastgood.operations.diagnose import asked_about, diagnose_and_save
+    from lastgood.operations.diagnose import diagnose_and_save, resolve_subject
     from lastgood.settings.config import Config
 
     done = diagnose_and_save(
-        asked_about(target, Config()),
+        resolve_subject(target, Config()),
         DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save, show_data),
     )
     report = done.report
     if output_format == "json":
         print_json(report.to_json() | ({"bundle": done.saved.to_json()} if done.saved else {}))
     else:
-        _print(report, console(), asked=spark is not None)
+        _print(report, make_console(), asked=spark is not None)
         if done.saved:
-            console().print(f"Saved {done.saved.path}: {done.saved.parts} parts, {done.saved.size} bytes.")
-        nothing_changed()
+            make_console().print(f"Saved {done.saved.path}: {done.saved.parts} parts, {done.saved.size} bytes.")
+        print_nothing_changed()
     is_failed = fail_on != "never" and report.worst is not None and report.worst >= Severity[fail_on.upper()]
     return 1 if is_failed else 0
 
@@ -125,14 +125,14 @@ def diagnose(
 def _print(report: Report, out: Console, *, asked: bool) -> None:
     position = report.position
     good = "no batch" if position.last_good is None else f"batch {position.last_good}"
-    out.print(styled(("Last good ", "dim"), (good, "bold")))
-    for reason in first_lines(report.position.reasons):
-        out.print(styled(f"          {reason}", style="dim"))
+    out.print(make_styled(("Last good ", "dim"), (good, "bold")))
+    for reason in take_first_lines(report.position.reasons):
+        out.print(make_styled(f"          {reason}", style="dim"))
     _print_restart(report, out, asked)
     out.print()
     if not report.findings:
         out.print("No findings.")
-    found = excerpt(report.findings)
+    found = take_excerpt(report.findings)
     for finding in found.shown:
         _print_finding(finding, out)
     for line in found.more:
@@ -143,22 +143,24 @@ def _print_restart(report: Report, out: Console, asked: bool) -> None:
     restart = report.restart
     what = _OUTCOMES[restart.outcome.value].format(batch=restart.batch)
     style = "bold red" if restart.stop else "green"
-    out.print(styled((f"Spark {_versions(report, asked)} ", "dim"), (what, style), f"  ({restart.because})"))
+    out.print(
+        make_styled((f"Spark {_describe_versions(report, asked)} ", "dim"), (what, style), f"  ({restart.because})")
+    )
     if restart.error:
-        out.print(styled(("          error      ", "dim"), restart.error))
-        out.print(styled(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
+        out.print(make_styled(("          error      ", "dim"), restart.error))
+        out.print(make_styled(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
     if restart.next_error:
-        out.print(styled(("          then fails ", "dim"), restart.next_error))
+        out.print(make_styled(("          then fails ", "dim"), restart.next_error))
     if restart.leaves_orphan:
-        out.print(styled(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
+        out.print(make_styled(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
     for other in report.others:
         other_what = _OUTCOMES[other.outcome.value].format(batch=other.batch)
-        out.print(styled((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
-    for unknown in first_lines(restart.unknowns):
-        out.print(styled(("          not known  ", "dim"), unknown))
+        out.print(make_styled((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
+    for unknown in take_first_lines(restart.unknowns):
+        out.print(make_styled(("          not known  ", "dim"), unknown))
 
 
-def _versions(report: Report, asked: bool) -> str:
+def _describe_versions(report: Report, asked: bool) -> str:
     """Those that do this: all, where nobody asked for one and none does anything else."""
     from lastgood.query.prediction.spark_version import SPARK_VERSIONS
 
@@ -170,20 +172,24 @@ def _versions(report: Report, asked: bool) -> str:
 
 def _print_finding(finding: Finding, out: Console) -> None:
     severity = finding.severity.name.lower()
-    title = styled((f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}")
+    title = make_styled(
+        (f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}"
+    )
     out.print(title)
-    out.print(styled(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}"))
-    facts = excerpt(finding.evidence.items())
+    out.print(
+        make_styled(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}")
+    )
+    facts = take_excerpt(finding.evidence.items())
     for name, value in facts.shown:
-        out.print(styled((f"        {name}  ", "dim"), shortened(_shown(value), _EVIDENCE_MAX)))
+        out.print(make_styled((f"        {name}  ", "dim"), shorten(_format_value(value), _EVIDENCE_MAX)))
     for line in facts.more:
-        out.print(styled((f"        {line}", "dim")))
+        out.print(make_styled((f"        {line}", "dim")))
     if finding.next:
-        out.print(styled(("        next  ", "dim"), finding.next))
+        out.print(make_styled(("        next  ", "dim"), finding.next))
     out.print()
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return ", ".join(first_lines(map(str, value))) if isinstance(value, list) else str(value)
+    return ", ".join(take_first_lines(map(str, value))) if isinstance(value, list) else str(value)

@@ -65,7 +65,7 @@ _OPTIONS = (
 )
 
 
-def evidence_options(command: _F) -> _F:
+def add_evidence_options(command: _F) -> _F:
     """Add the options to a command; it gets them as one `EvidenceOptions`, named `options`."""
 
     @functools.wraps(command)
@@ -104,8 +104,8 @@ def evidence_options(command: _F) -> _F:
 
 def tell_passwords(sinks: Iterable[str]) -> None:
     """Say on standard error of which sinks no printed command holds the password, and how it is found then."""
-    from lastgood.cli.output import console, styled
-    from lastgood.redaction import password_left_out
+    from lastgood.cli.output import make_console, make_styled
+    from lastgood.redaction import describe_left_out_password
 
-    for told in filter(None, map(password_left_out, sinks)):
-        console(stderr=True).print(styled(f"Note: {told}.", style="dim"))
+    for told in filter(None, map(describe_left_out_password, sinks)):
+        make_console(stderr=True).print(make_styled(f"Note: {told}.", style="dim"))

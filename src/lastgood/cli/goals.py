@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lastgood.cli.evidence import evidence_options
+from lastgood.cli.evidence import add_evidence_options
 from lastgood.cli.times import DURATION, TIME
 from lastgood.errors import UsageError
 
@@ -53,7 +53,7 @@ class Goals(click.Choice[str]):
         return tuple(GOAL_KINDS)
 
 
-def _start_file(
+def _make_start_file(
     via: str | None, file: str | None, form: str | None, key: str | None, *, named: Callable[[], StartFile | None]
 ) -> StartFile | None:
     """The file that `--via app-config` writes.
@@ -155,7 +155,7 @@ _OPTIONS = (
 )
 
 
-def goal_options(command: _F) -> _F:
+def add_goal_options(command: _F) -> _F:
     """Add the options to a command, and those of the evidence; it gets them as one `PlanOptions`, named `wanted`.
 
     It takes a TARGET, and perhaps a --policy; it gets both as one `Target`.
@@ -187,17 +187,17 @@ def goal_options(command: _F) -> _F:
 
         wanted = PlanOptions(
             goal,
-            _where({name: others.pop(name) for name in _PLACES}),
+            _make_start_choice({name: others.pop(name) for name in _PLACES}),
             options,
             accept,
             spark,
             fail_on_data_loss,
-            via=_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
+            via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
             takes_any_number=takes_any_number or (via is not None and policy().takes_any_number),
         )
         return command(*arguments, target=resolve_target(text, config), wanted=wanted, **others)
 
-    decorated: Any = evidence_options(with_options)
+    decorated: Any = add_evidence_options(with_options)
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
@@ -220,7 +220,7 @@ _PLACES = (
 """Names of the options that say where a query is to start from."""
 
 
-def _where(given: dict[str, Any]) -> StartChoice:
+def _make_start_choice(given: dict[str, Any]) -> StartChoice:
     """Where a query is to start from.
 
     Raises:

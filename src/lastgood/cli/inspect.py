@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.cli.progress import batches_read
-from lastgood.cli.times import TIME, clock
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.cli.progress import show_batches_read
+from lastgood.cli.times import TIME, format_clock
 from lastgood.errors import UsageError
-from lastgood.visible import excerpt, first_lines, shortened
+from lastgood.visible import shorten, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ RIGHT = ("batch", "read")
 @click.option("--time", "time_ms", type=TIME, help="Which batch was running at this time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many batches to show.")
 @click.option("--all", "show_all", is_flag=True, help="Show every known batch, from the mirror as well.")
-@evidence_options
+@add_evidence_options
 @format_option
 def inspect(
     target: str,
@@ -75,7 +75,7 @@ def inspect(
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
-    from lastgood.observe.batch_json import batch_json, head_json
+    from lastgood.observe.batch_json import encode_batch, encode_head
     from lastgood.observe.shown import SinkComparison
     from lastgood.operations import inspect as operation
     from lastgood.settings.target import resolve_target
@@ -99,28 +99,28 @@ def inspect(
         _show(operation.inspect_batches(query, limit=limit, options=options), _print_batches, output_format)
         return 0
     row, found, how = _find(query, options, batch, place, file_name, time_ms)
-    found = operation.with_surroundings(found, options)
+    found = operation.add_surroundings(found, options)
     if file_name is None or how is None:
         now = None
     else:
-        now = operation.file_now(found, how)
+        now = operation.find_file_now(found, how)
     if output_format == "json":
-        facts = batch_json(row, found)
-        head = head_json(found, SinkComparison(found, found.seen.sinks))
+        facts = encode_batch(row, found)
+        head = encode_head(found, SinkComparison(found, found.seen.sinks))
         if file_name is None:
             file = {}
         else:
             file = {"file": None if now is None else now.to_json()}
         print_json({**head, "found": how, "batch": facts, **file})
     else:
-        _print_batch(row, found, how, console())
+        _print_batch(row, found, how, make_console())
         if now is not None:
-            console().print(_file_line(now))
-        nothing_changed()
+            make_console().print(_describe_file(now))
+        print_nothing_changed()
     return 0
 
 
-def _file_line(now: FileNow) -> str:
+def _describe_file(now: FileNow) -> str:
     """What became of the file, and what Spark does with it."""
     from lastgood.sources.files.facts import FileState, Then
 
@@ -138,15 +138,15 @@ def _file_line(now: FileNow) -> str:
         fate = f": {fates[now.then]}"
     else:
         fate = ""
-    return f"the file now: written again at {clock(facts.modified_ms)}{fate}"
+    return f"the file now: written again at {format_clock(facts.modified_ms)}{fate}"
 
 
 def _show(found: _Shown, show: Callable[[_Shown, Console], None], output_format: str) -> None:
     if output_format == "json":
         print_json(found.to_json())
         return
-    show(found, console())
-    nothing_changed()
+    show(found, make_console())
+    print_nothing_changed()
 
 
 def _find(
@@ -161,16 +161,16 @@ def _find(
     from lastgood.operations import inspect as operation
 
     if place is not None:
-        with batches_read() as progress:
+        with show_batches_read() as progress:
             row, query = find_offset(target, *operation.parse_place(place), options=options, progress=progress)
         return row, query, place
     if file_name is not None:
-        with batches_read() as progress:
+        with show_batches_read() as progress:
             row, path, query = find_file(target, file_name, options=options, progress=progress)
         return row, query, path
     if time_ms is not None:
         row, query = find_time(target, time_ms, options=options)
-        return row, query, clock(time_ms)
+        return row, query, format_clock(time_ms)
     row, query = operation.inspect_batch(target, batch or 0, options=options)
     return row, query, None
 
@@ -181,20 +181,20 @@ def _print_batches(inspection: Inspection, out: Console) -> None:
     query = inspection.query
     print_summary(query, out)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings(inspection.comparison):
+    for heading in list_headings(inspection.comparison):
         table.add_column(heading, justify="right" if heading in RIGHT else "left")
     for row in inspection.rows:
-        shown, style = cells(row, inspection.comparison)
+        shown, style = format_cells(row, inspection.comparison)
         table.add_row(*shown, style=style)
     out.print(table)
     print_unknown(inspection.comparison, out)
     if inspection.known > len(inspection.rows):
         older = inspection.known - len(inspection.rows)
-        out.print(styled(f"{older} older batches: --all, or --limit N", style="dim"))
+        out.print(make_styled(f"{older} older batches: --all, or --limit N", style="dim"))
 
 
-def headings(comparison: SinkComparison) -> tuple[str, ...]:
-    """What stands above `cells`."""
+def list_headings(comparison: SinkComparison) -> tuple[str, ...]:
+    """What stands above `format_cells`."""
     names = [sink.location.rstrip("/").rpartition("/")[2] for sink in comparison.sinks]
     if len(names) == 1:
         names = ["sink"]
@@ -203,8 +203,8 @@ def headings(comparison: SinkComparison) -> tuple[str, ...]:
     return ("batch", "planned at", "committed", *names, "watermark", "read", "")
 
 
-def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], str | None]:
-    """One batch as the cells below `headings`, and their style."""
+def format_cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], str | None]:
+    """One batch as the cells below `list_headings`, and their style."""
     held = comparison.of(row)
     differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
     notes = [*differences, *row.notes]
@@ -217,31 +217,31 @@ def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], s
         style = "yellow"
     texts = (
         str(row.batch),
-        _clock(row.time_ms),
+        _format_clock(row.time_ms),
         "yes" if row.committed else "no",
-        *(_shown(each.shown) for each in held),
-        _clock(row.watermark_ms),
-        shortened(excerpt(map(_amount, row.reads)).in_a_line or "-", _CELL_MAX),
-        shortened("; ".join(first_lines(notes)), _CELL_MAX),
+        *(_format_shown(each.shown) for each in held),
+        _format_clock(row.watermark_ms),
+        shorten(take_excerpt(map(_format_amount, row.reads)).in_a_line or "-", _CELL_MAX),
+        shorten("; ".join(take_first_lines(notes)), _CELL_MAX),
     )
     return texts, style
 
 
-def _clock(time_ms: int | None) -> str:
+def _format_clock(time_ms: int | None) -> str:
     if not time_ms:
         return "-"
-    return clock(time_ms)
+    return format_clock(time_ms)
 
 
-def _shown(batch: ShownBatch) -> str:
+def _format_shown(batch: ShownBatch) -> str:
     from lastgood.query.sinks import Shown
-    from lastgood.sinks.kinds import traits_of
+    from lastgood.sinks.kinds import find_traits
 
     if batch.shown is not Shown.LIVE:
         return {Shown.TAKEN_BACK: "taken back", Shown.ABSENT: "no", Shown.UNKNOWN: "?"}[batch.shown]
     if batch.version is None:
         return "yes"
-    return f"{traits_of(batch.kind).version_sign}{batch.version}"
+    return f"{find_traits(batch.kind).version_sign}{batch.version}"
 
 
 def print_unknown(comparison: SinkComparison, out: Console) -> None:
@@ -252,7 +252,7 @@ def print_unknown(comparison: SinkComparison, out: Console) -> None:
             out.print(f"sink {sink.location}: {state}: {sink.because}")
 
 
-def _amount(read: SourceRead) -> str:
+def _format_amount(read: SourceRead) -> str:
     count = read.count
     if count is None:
         return "not known" if read.unresolved else read.kind
@@ -267,67 +267,69 @@ def print_summary(query: OpenQuery, out: Console) -> None:
     """Where the query stands, in two lines, and what is wrong with its files."""
     checkpoint = query.checkpoint
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    out.print(styled((str(query.location), "bold"), f"  query {query.query_id or 'unknown'}"))
+    out.print(make_styled((str(query.location), "bold"), f"  query {query.query_id or 'unknown'}"))
     kind = "stateful" if checkpoint.is_stateful else "stateless"
     if checkpoint.spark_versions:
         versions = f", written by Spark {checkpoint.spark_versions}"
     else:
         versions = ""
     out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
-    for line in first_lines(f"{path}: {damage}" for path, damage in checkpoint.damage.items()):
-        out.print(styled(("damaged", "red"), f"  {line}"))
-    for line in first_lines(checkpoint.absent):
-        out.print(styled(("missing", "red"), f"  {line}"))
+    for line in take_first_lines(f"{path}: {damage}" for path, damage in checkpoint.damage.items()):
+        out.print(make_styled(("damaged", "red"), f"  {line}"))
+    for line in take_first_lines(checkpoint.absent):
+        out.print(make_styled(("missing", "red"), f"  {line}"))
     out.print()
 
 
 def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console) -> None:
 
-    from lastgood.observe.batch_json import batch_json
+    from lastgood.observe.batch_json import encode_batch
     from lastgood.observe.shown import SinkComparison
 
     if how is not None:
-        out.print(styled(f"{how} is in ", (f"batch {row.batch}", "bold")))
-    facts = batch_json(row, query)
-    out.print(styled((f"batch {row.batch}", "bold"), f" of {query.location}"))
-    out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
+        out.print(make_styled(f"{how} is in ", (f"batch {row.batch}", "bold")))
+    facts = encode_batch(row, query)
+    out.print(make_styled((f"batch {row.batch}", "bold"), f" of {query.location}"))
+    out.print(
+        f"  planned    {format_clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}"
+    )
     out.print(f"  committed  {'yes' if row.committed else 'no'}")
-    for line in _in_sinks(row, SinkComparison(query, query.seen.sinks)):
+    for line in _describe_in_sinks(row, SinkComparison(query, query.seen.sinks)):
         out.print(f"  sink       {line}")
     if row.watermark_ms:
-        out.print(f"  watermark  {clock(row.watermark_ms)}")
-    reads = excerpt(row.reads)
+        out.print(f"  watermark  {format_clock(row.watermark_ms)}")
+    reads = take_excerpt(row.reads)
     for read in reads.shown:
-        out.print(f"  source {read.source_id}   {read.kind}, {_amount(read)}")
-        for line in first_lines(_ranges(read)):
+        out.print(f"  source {read.source_id}   {read.kind}, {_format_amount(read)}")
+        for line in take_first_lines(_describe_ranges(read)):
             out.print(f"             {line}")
-    for line in (*reads.more, *first_lines(row.notes)):
+    for line in (*reads.more, *take_first_lines(row.notes)):
         out.print(f"  note       {line}")
-    for line in first_lines((f"{name} = {value}" for name, value in facts["conf"].items()), _CONFS_SHOWN):
-        out.print(styled(f"  {line}", style="dim"))
-    for line in _again(facts):
+    for line in take_first_lines((f"{name} = {value}" for name, value in facts["conf"].items()), _CONFS_SHOWN):
+        out.print(make_styled(f"  {line}", style="dim"))
+    for line in _describe_again(facts):
         out.print(line)
 
 
-def _again(facts: dict[str, Any]) -> Iterator[str]:
+def _describe_again(facts: dict[str, Any]) -> Iterator[str]:
     """How to process a batch again, and what of it can no longer be."""
-    yield from first_lines(_not_again(facts))
+    yield from take_first_lines(_list_gone(facts))
     if facts["again"]:
         yield "To process it again:"
-    yield from first_lines(f"  {line}" for line in facts["again"])
+    yield from take_first_lines(f"  {line}" for line in facts["again"])
 
 
-def _not_again(facts: dict[str, Any]) -> Iterator[str]:
+def _list_gone(facts: dict[str, Any]) -> Iterator[str]:
     """What of a batch can no longer be processed."""
     for topic, parts in (facts["expired"] or {}).items():
         for partition, spans in parts.items():
             for start, end in spans:
                 yield f"  gone       {topic}/{partition}  Kafka no longer has offsets {start:,} to {end - 1:,}"
-    for place in _left_out(facts):
+    for place in _describe_left_out(facts):
         yield f"  left out   {place}  nobody wrote down which offsets it read"
 
 
-def _left_out(facts: dict[str, Any]) -> Iterator[str]:
+def _describe_left_out(facts: dict[str, Any]) -> Iterator[str]:
     """Partitions of which no command can read what the batch read."""
     for source in facts["sources"]:
         for topic, parts in source.get("unresolved", {}).items():
@@ -337,7 +339,7 @@ def _left_out(facts: dict[str, Any]) -> Iterator[str]:
                     yield f"{topic}/{partition}"
 
 
-def _in_sinks(row: BatchRow, comparison: SinkComparison) -> Iterator[str]:
+def _describe_in_sinks(row: BatchRow, comparison: SinkComparison) -> Iterator[str]:
     """What each sink shows of a batch, in a line."""
     from lastgood.query.sinks import Shown
 
@@ -365,7 +367,7 @@ def _in_sinks(row: BatchRow, comparison: SinkComparison) -> Iterator[str]:
         yield f"{batch.sink}  {words}{rows}{before}{anew}"
 
 
-def _offset(offset: int) -> str:
+def _format_offset(offset: int) -> str:
     from lastgood.checkpoint.source_offsets import name_offset
 
     if offset >= 0:
@@ -373,29 +375,29 @@ def _offset(offset: int) -> str:
     return str(name_offset(offset))
 
 
-def _ranges(read: SourceRead) -> Iterator[str]:
+def _describe_ranges(read: SourceRead) -> Iterator[str]:
     for topic, partitions in (read.ranges or {}).items():
         for partition, spans in partitions.items():
             for start, end in spans:
                 yield f"{topic}/{partition}  offsets {start:,} to {end - 1:,}"
-    yield from _unresolved(read)
+    yield from _describe_unresolved(read)
     for topic, back in read.went_back.items():
         for partition, (start, end) in back.items():
             yield f"{topic}/{partition}  went back from {start:,} to {end:,}"
     for words, ends in (("start not written down, read up to", read.added), ("gone, was read up to", read.gone)):
         for topic, each in ends.items():
             for partition, end in each.items():
-                yield f"{topic}/{partition}  {words} {_offset(end)}"
+                yield f"{topic}/{partition}  {words} {_format_offset(end)}"
 
 
-def _unresolved(read: SourceRead) -> Iterator[str]:
+def _describe_unresolved(read: SourceRead) -> Iterator[str]:
     for topic, partitions in read.unresolved.items():
         for partition, (start, end) in partitions.items():
             words = "up to" if end >= 0 else "on; its end was set to"
-            yield f"{topic}/{partition}  from {_offset(start)} {words} {_offset(end)}"
+            yield f"{topic}/{partition}  from {_format_offset(start)} {words} {_format_offset(end)}"
 
 
-def _skews(sizes: StateSizes) -> Iterator[str]:
+def _list_skews(sizes: StateSizes) -> Iterator[str]:
     for operator, skew in sizes.skews.items():
         if skew is not None:
             yield f"operator {operator}: largest partition {skew:.1f} x the mean"
@@ -409,7 +411,7 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
         table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")
-    part = excerpt(sizes.stores, _STORES_SHOWN)
+    part = take_excerpt(sizes.stores, _STORES_SHOWN)
     for store in part.shown:
         if store.versions is None:
             versions = "-"
@@ -430,6 +432,6 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
             newest_change,
         )
     out.print(table)
-    for line in (*part.more, *first_lines(_skews(sizes))):
+    for line in (*part.more, *take_first_lines(_list_skews(sizes))):
         out.print(line)
     out.print(f"{decimal(sum(store.size for store in sizes.stores))} of state in all" if sizes.stores else "no state")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.errors import UsageError, command_line
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.errors import UsageError, format_command_line
 
 if TYPE_CHECKING:
     from lastgood.journal.to_sign import ToSign
@@ -51,15 +51,15 @@ def create(file: Path | None, *, output_format: str) -> int:
     Exit codes: 0; 2 there is a file already; 10, 11 it cannot be written.
     """
     from lastgood.operations.key import create as operation
-    from lastgood.settings.keys import default_file
+    from lastgood.settings.keys import locate_default_file
 
     made = operation(file)
     if output_format == "json":
         print_json(made.to_json())
         return 0
-    out = console()
+    out = make_console()
     out.print(f"Key {made.ids[0]} is made, in {made.origin}: mode 0600. Keep a copy, and not in the lake.")
-    if file is not None and file != default_file():
+    if file is not None and file != locate_default_file():
         out.print(f"Let lastgood use it: LASTGOOD_KEY_FILE={file.absolute()}, or in lastgood.toml:")
         out.print("  [trust]")
         out.print(f'  key_file = "{file.absolute()}"')
@@ -68,7 +68,9 @@ def create(file: Path | None, *, output_format: str) -> int:
     )
     out.print(f"Kubernetes: kubectl create secret generic lastgood-key --from-file=key={made.origin}")
     out.print("            and LASTGOOD_KEY in the pod by secretKeyRef: name lastgood-key, key key.")
-    out.print(f"What earlier recoveries and backups wrote is not signed: {command_line('key', 'sign', 'TARGET')}")
+    out.print(
+        f"What earlier recoveries and backups wrote is not signed: {format_command_line('key', 'sign', 'TARGET')}"
+    )
     return 0
 
 
@@ -90,11 +92,11 @@ def rotate(file: Path | None, *, output_format: str) -> int:
         print_json(found.to_json())
         return 0
     _print(found)
-    out = console()
+    out = make_console()
     out.print("Copy the file to every machine. Then, for each query:")
-    out.print(f"  {command_line('key', 'sign', 'TARGET')}")
+    out.print(f"  {format_command_line('key', 'sign', 'TARGET')}")
     for old in found.ids[1:]:
-        out.print(f"and, once nothing is signed by it alone: {command_line('key', 'remove', old)}")
+        out.print(f"and, once nothing is signed by it alone: {format_command_line('key', 'remove', old)}")
     return 0
 
 
@@ -105,14 +107,14 @@ def list_(*, output_format: str) -> int:
 
     Exit codes: 0 also if there is none; 2 lastgood.toml; 82-84 no such file, or not a safe one.
     """
-    from lastgood.operations.key import key_list
+    from lastgood.operations.key import list_keys
 
-    found = key_list()
+    found = list_keys()
     if output_format == "json":
         print_json(found.to_json())
         return 0
     _print(found)
-    nothing_changed()
+    print_nothing_changed()
     return 0
 
 
@@ -147,12 +149,12 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
 
     Exit codes: 0 all is signed; 1 something cannot be signed, or was not; 2 usage; 82-84 no key; 10-14 storage.
     """
-    from lastgood.journal.to_sign import counted
+    from lastgood.journal.to_sign import count_by_purpose
+    from lastgood.operations.key import list_to_sign
     from lastgood.operations.key import sign as operation
-    from lastgood.operations.key import to_sign
     from lastgood.settings.target import resolve_target
 
-    found = to_sign(resolve_target(target))
+    found = list_to_sign(resolve_target(target))
     if output_format == "json":
         if found.wanted and not yes:
             print_json(found.to_json(signed=False))
@@ -163,13 +165,13 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
             after = found
         print_json({**found.to_json(signed=True), "left": [str(each.file) for each in (*after.wanted, *after.damaged)]})
         return 1 if after.wanted or after.damaged else 0
-    out = console()
+    out = make_console()
     _print_files(found)
-    if found.wanted and not yes and not _is_confirmed(found, counted(found.wanted)):
-        nothing_changed()
+    if found.wanted and not yes and not _is_confirmed(found, count_by_purpose(found.wanted)):
+        print_nothing_changed()
         return 1
     if found.wanted:
-        after = operation(found, tell=lambda line: out.print(styled(line)))
+        after = operation(found, tell=lambda line: out.print(make_styled(line)))
     else:
         after = found
     if not after.wanted and not after.damaged:
@@ -178,10 +180,10 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
 
 
 def _print(found: KeyList) -> None:
-    out = console()
+    out = make_console()
     if not found.ids:
         out.print("There is no key: nothing is signed, and nothing has to be.")
-        out.print(f"Make one with: {command_line('key', 'create')}")
+        out.print(f"Make one with: {format_command_line('key', 'create')}")
         return
     out.print(f"from {found.origin}")
     for number, each in enumerate(found.ids):
@@ -189,15 +191,15 @@ def _print(found: KeyList) -> None:
 
 
 def _print_files(found: ToSign) -> None:
-    out = console()
+    out = make_console()
     for each in found.wanted:
         if each.by is None or each.standing.value == "unsigned":
             by = ""
         else:
             by = f" ({each.by})"
-        out.print(styled(f"  {each.label}: {_STANDINGS[each.standing.value]}{by}: {each.file}"))
+        out.print(make_styled(f"  {each.label}: {_STANDINGS[each.standing.value]}{by}: {each.file}"))
     for each in found.damaged:
-        out.print(styled(f"  {each.label}: cannot be signed, {each.damage}: {each.file}", style="red"))
+        out.print(make_styled(f"  {each.label}: cannot be signed, {each.damage}: {each.file}", style="red"))
 
 
 def _is_confirmed(found: ToSign, what: str) -> bool:

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
-from lastgood.cli.output import console, nothing_changed
-from lastgood.cli.progress import batches_read
+from lastgood.cli.inspect import RIGHT, format_cells, list_headings, print_summary, print_unknown
+from lastgood.cli.output import make_console, print_nothing_changed
+from lastgood.cli.progress import show_batches_read
 from lastgood.notes import read_json
-from lastgood.observe.batch_json import head_json, row_json
+from lastgood.observe.batch_json import encode_head, encode_row
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.rows import AllRows
 from lastgood.observe.shown import SinkComparison
-from lastgood.operations.inspect import inspect_all, with_surroundings
+from lastgood.operations.inspect import add_surroundings, inspect_all
 from lastgood.settings.target import Target
-from lastgood.visible import json_line, visible
+from lastgood.visible import format_json_line, make_visible
 
 _LINES_AT_ONCE = 500
 
@@ -31,17 +31,17 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
     the lines are kept until the last is read, packed.
     """
     lines = _Packed()
-    with batches_read() as progress:
+    with show_batches_read() as progress:
         rows = inspect_all(target, options=options, progress=progress)
-        query = with_surroundings(rows.query, options, kafka=False)
+        query = add_surroundings(rows.query, options, kafka=False)
         comparison = SinkComparison(query, query.seen.sinks)
-        widths = [len(title) for title in headings(comparison)]
+        widths = [len(title) for title in list_headings(comparison)]
         for row in chain(comparison.only_in_sinks(), rows):
             if output_format == "json":
-                lines.add(json_line(row_json(row, comparison)))
+                lines.add(format_json_line(encode_row(row, comparison)))
                 continue
-            told, style = cells(row, comparison)
-            shown = tuple(map(visible, told))
+            told, style = format_cells(row, comparison)
+            shown = tuple(map(make_visible, told))
             widths = [max(width, len(cell)) for width, cell in zip(widths, shown, strict=True)]
             lines.add(json.dumps([style, *shown]))
     if output_format == "json":
@@ -51,7 +51,7 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
 
 
 def _print_json(rows: AllRows, comparison: SinkComparison, lines: _Packed) -> None:
-    head = json_line({**head_json(rows.query, comparison), "known_batches": len(rows)})
+    head = format_json_line({**encode_head(rows.query, comparison), "known_batches": len(rows)})
     sys.stdout.write(f'{head[:-1]}, "batches": [')
     for number, line in enumerate(lines):
         sys.stdout.write(f", {line}" if number else line)
@@ -60,29 +60,29 @@ def _print_json(rows: AllRows, comparison: SinkComparison, lines: _Packed) -> No
 
 
 def _print_text(rows: AllRows, comparison: SinkComparison, lines: _Packed, widths: Sequence[int]) -> None:
-    out = console()
+    out = make_console()
     print_summary(rows.query, out)
-    titles = headings(comparison)
-    out.print(_aligned(titles, titles, widths), style="bold")
+    titles = list_headings(comparison)
+    out.print(_align(titles, titles, widths), style="bold")
     sys.stdout.flush()
     for line in lines:
         style, *shown = read_json(line)
-        text = _aligned(titles, shown, widths)
+        text = _align(titles, shown, widths)
         if style is not None and out.is_terminal:
             out.print(text, style=style)
         else:
             sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
     print_unknown(comparison, out)
-    nothing_changed()
+    print_nothing_changed()
 
 
-def _aligned(titles: Sequence[str], shown: Sequence[Any], widths: Sequence[int]) -> str:
+def _align(titles: Sequence[str], shown: Sequence[Any], widths: Sequence[int]) -> str:
     padded = zip(titles, shown, widths, strict=True)
-    return "  ".join(_justified(title, cell, width) for title, cell, width in padded)
+    return "  ".join(_justify(title, cell, width) for title, cell, width in padded)
 
 
-def _justified(title: str, cell: str, width: int) -> str:
+def _justify(title: str, cell: str, width: int) -> str:
     if title in RIGHT:
         return f"{cell:>{width}}"
     return f"{cell:<{width}}"

@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from lastgood import __version__
-from lastgood.cli.output import DEBUG, chosen_format, print_error
+from lastgood.cli.output import DEBUG, choose_format, print_error
 from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
 from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
-from lastgood.redaction import also_redact
+from lastgood.redaction import add_redaction
 
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if sys.stdout is not sys.__stdout__:  # a program that calls us and takes what is printed
         sys.exit(_run(words))
     output, errors = guard_streams()
-    _, said = _parted(words)
+    _, said = _part_words(words)
     output.stops = not said or said[0].startswith("-") or said[0] in _READING
     code = 0
     try:
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _parted(words: list[str]) -> tuple[list[str], list[str]]:
+def _part_words(words: list[str]) -> tuple[list[str], list[str]]:
     """What stands before the verb and lets it run, and the rest."""
     before = list(itertools.takewhile(lambda word: word == DEBUG, words))
     return before, words[len(before) :]
@@ -163,7 +163,7 @@ def _tell_trouble(trouble: OSError, code: int, *, is_stopped: bool) -> int:
 
 
 def _run(words: list[str]) -> int:
-    before, arguments = _parted(words)
+    before, arguments = _part_words(words)
     try:
         _redact(os.environ)
         result: Any = lastgood.main(words, prog_name="lastgood", standalone_mode=False)
@@ -172,23 +172,23 @@ def _run(words: list[str]) -> int:
             from lastgood.cli.bug import show_traceback
 
             show_traceback(error)
-        print_error(error, chosen_format(arguments, os.environ))
+        print_error(error, choose_format(arguments, os.environ))
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
     except click.ClickException as error:
-        print_error(_as_usage(error), chosen_format(arguments, os.environ))
+        print_error(_make_usage_error(error), choose_format(arguments, os.environ))
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
-        from lastgood.cli.bug import bug_error, show_traceback
+        from lastgood.cli.bug import make_bug_error, show_traceback
 
         if before or os.environ.get(_DEBUG):
             show_traceback(bug)
-        told = bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
-        print_error(told, chosen_format(arguments, os.environ))
+        told = make_bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
+        print_error(told, choose_format(arguments, os.environ))
         return told.exit_code
     return result if isinstance(result, int) else 0
 
@@ -198,13 +198,13 @@ def _redact(environment: Mapping[str, str]) -> None:
     for name in ("regex", "string_regex"):
         variable = f"LASTGOOD_REDACT_{name.upper()}"
         try:
-            also_redact(**{name: environment.get(variable) or None})
+            add_redaction(**{name: environment.get(variable) or None})
         except (re.error, ValueError) as error:
             expected = "a regular expression of Python that does not match everything"
             raise UsageError(f"{variable} cannot be understood", found=str(error), expected=expected) from error
 
 
-def _as_usage(error: click.ClickException) -> UsageError:
+def _make_usage_error(error: click.ClickException) -> UsageError:
     context = error.ctx if isinstance(error, click.UsageError) else None
     sentence = error.format_message().rstrip(".")
     return UsageError(

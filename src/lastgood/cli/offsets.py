@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.cli.times import TIME, clock
-from lastgood.visible import TEXT_MAX, excerpt, first_lines, visible
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.cli.times import TIME, format_clock
+from lastgood.visible import TEXT_MAX, make_visible, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ledger", metavar="URL", help="Knows what checkpoint and mirror do not: postgresql://…, sqlite:///FILE or a path."
 )
-@evidence_options
+@add_evidence_options
 @format_option
 def offsets(
     target: str,
@@ -63,42 +63,42 @@ def offsets(
     """
     import json
 
-    from lastgood.observe.offsets import offsets_after
+    from lastgood.observe.offsets import find_offsets_after
     from lastgood.settings.target import resolve_target
 
-    standing = offsets_after(
+    standing = find_offsets_after(
         resolve_target(target), batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
     )
     sources = list(standing.sources) if source is None else [source]
     shown = {each: standing.starting_offsets(each) for each in sources}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
-        for warning in first_lines(_warnings(standing)):
-            click.echo(visible(warning), err=True)
+        for warning in take_first_lines(_list_warnings(standing)):
+            click.echo(make_visible(warning), err=True)
     elif output_format == "json":
         print_json(standing.to_json())
     else:
-        out = console()
+        out = make_console()
         state = "committed" if standing.is_committed else "planned, not committed"
         if standing.time_ms:
-            when = f", planned at {clock(standing.time_ms)}"
+            when = f", planned at {format_clock(standing.time_ms)}"
         else:
             when = ""
         told = f" ({state}{when}); CURRENT is {standing.current}"
-        out.print(styled("after ", (f"batch {standing.batch}", "bold"), told))
-        part = excerpt(shown.items())
+        out.print(make_styled("after ", (f"batch {standing.batch}", "bold"), told))
+        part = take_excerpt(shown.items())
         for source_id, offsets_json in part.shown:
             out.print(f"source {source_id}  startingOffsets:")
             text = json.dumps(offsets_json)
             # Half a JSON is none, and would be pasted.
             out.print(text if len(text) <= TEXT_MAX else f"{len(text):,} characters: --bare prints them")
-        for line in (*part.more, *first_lines(_warnings(standing))):
+        for line in (*part.more, *take_first_lines(_list_warnings(standing))):
             out.print(line)
-        nothing_changed()
+        print_nothing_changed()
     return 0
 
 
-def _warnings(standing: OffsetsAfterBatch) -> Iterator[str]:
+def _list_warnings(standing: OffsetsAfterBatch) -> Iterator[str]:
     """What these offsets do not tell, and what a start from them would meet."""
     for topic, names in standing.unresolved.items():
         for partition, name in names.items():
@@ -113,10 +113,10 @@ def _warnings(standing: OffsetsAfterBatch) -> Iterator[str]:
                 f"{topic}/{partition}: the query went back to {low} since, to read from there again: a start at these"
                 " offsets leaves out what it has not read; `plan --goal reposition` starts at the lower one"
             )
-    yield from _met(standing)
+    yield from _describe_met(standing)
 
 
-def _met(standing: OffsetsAfterBatch) -> Iterator[str]:
+def _describe_met(standing: OffsetsAfterBatch) -> Iterator[str]:
     """What a start from these offsets would meet."""
     for topic, parts in standing.expired.items():
         for partition, spans in parts.items():

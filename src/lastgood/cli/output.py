@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lastgood.errors import LastgoodError
-from lastgood.visible import excerpt, json_line, visible
+from lastgood.visible import format_json_line, make_visible, take_excerpt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ format_option: Callable[[_F], _F] = click.option(
 )
 
 
-def chosen_format(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+def choose_format(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """The format asked for, by an option or its variable, also where the arguments could not be parsed as a whole."""
     ours = list(arguments)
     if "--" in ours:  # what follows belongs to the supervised command
@@ -43,7 +43,7 @@ def chosen_format(arguments: Sequence[str], environment: Mapping[str, str]) -> s
     return "json" if "json" in given else "text"
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """A console on standard output or error; plain text unless that is a terminal.
 
     What is printed on it is text: no markup or emoji is read out of a name, and control characters are shown.
@@ -56,7 +56,7 @@ def console(*, stderr: bool = False) -> Console:
     return Terminal(stderr=stderr, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
 
 
-def styled(*parts: str | tuple[str, str], style: str = "") -> Text:
+def make_styled(*parts: str | tuple[str, str], style: str = "") -> Text:
     """One line of parts, each a text or a text with its style; what others wrote in it is shown as text."""
     from rich.text import Text
 
@@ -66,13 +66,13 @@ def styled(*parts: str | tuple[str, str], style: str = "") -> Text:
             text, own_style = (part, None)
         else:
             text, own_style = part
-        line.append(visible(text), own_style)
+        line.append(make_visible(text), own_style)
     return line
 
 
 def print_json(value: Any) -> None:
     """One JSON object on one line of standard output."""
-    sys.stdout.write(json_line(value) + "\n")
+    sys.stdout.write(format_json_line(value) + "\n")
     sys.stdout.flush()
 
 
@@ -81,8 +81,8 @@ def print_error(error: LastgoodError, output_format: str) -> None:
     if output_format == "json":
         print_json({"error": error.to_json()})
         return
-    out = console(stderr=True)
-    out.print(styled(("error", "bold red"), f" [{error.condition}] ", error.sentence))
+    out = make_console(stderr=True)
+    out.print(make_styled(("error", "bold red"), f" [{error.condition}] ", error.sentence))
     print_facts(error, out)
 
 
@@ -90,23 +90,23 @@ def print_facts(error: LastgoodError, out: Console) -> None:
     """What is known of an error beyond its sentence, and what can be done about it."""
     for label, fact in error.facts().items():
         print_fact(out, f"  {label:<9} ", fact)
-    others = excerpt(error.alternatives)
+    others = take_excerpt(error.alternatives)
     for other in others.shown:
-        out.print(styled((f"  {'or':<9} ", "dim"), str(other)))
+        out.print(make_styled((f"  {'or':<9} ", "dim"), str(other)))
         if other.command is not None:
-            out.print(styled(f"  {'':<9} {other.command}", style="dim"))
+            out.print(make_styled(f"  {'':<9} {other.command}", style="dim"))
     for line in others.more:
-        out.print(styled(f"  {'':<9} {line}", style="dim"))
+        out.print(make_styled(f"  {'':<9} {line}", style="dim"))
 
 
 def print_fact(out: Console, label: str, fact: str) -> None:
     """A fact behind its label; of one with several lines each stands below the first."""
     first, *others = fact.splitlines() or [""]
-    out.print(styled((label, "dim"), first))
+    out.print(make_styled((label, "dim"), first))
     for other in others:
-        out.print(styled(" " * len(label), other))
+        out.print(make_styled(" " * len(label), other))
 
 
-def nothing_changed() -> None:
+def print_nothing_changed() -> None:
     """How every reading verb ends, for people."""
-    console().print("Nothing has been changed.")
+    make_console().print("Nothing has been changed.")

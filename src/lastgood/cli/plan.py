@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.goals import goal_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
-from lastgood.cli.progress import stages
+from lastgood.cli.goals import add_goal_options
+from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
+from lastgood.cli.progress import show_stages
 from lastgood.cli.repair import carry_out, print_plan
-from lastgood.errors import UsageError, command_line
+from lastgood.errors import UsageError, format_command_line
 
 if TYPE_CHECKING:
     from lastgood.planning.plan import Plan
@@ -24,7 +24,7 @@ _UNPROVEN = 3
 
 @click.command()
 @click.argument("target")
-@goal_options
+@add_goal_options
 @click.option("--prove", is_flag=True, help="Let real Spark show, on a copy of the logs, what it will do.")
 @click.option(
     "-o",
@@ -88,33 +88,33 @@ def plan(
     """
     from lastgood.recovery.plans import make_plan
     from lastgood.recovery.whereabouts import note_made
-    from lastgood.storage.rights import private
+    from lastgood.storage.rights import open_privately
 
     wanted = replace(wanted, prove=prove)
-    with stages() as tell:
+    with show_stages() as tell:
         made = make_plan(target, wanted, tell=tell)
     file = output or Path(f"plan-{made.recovery}.json")
     try:
-        with open(file, "wb", opener=private) as stream:
+        with open(file, "wb", opener=open_privately) as stream:
             stream.write(made.to_bytes(target.keys()))
     except OSError as error:
         raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
     note_made(made)
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})
-        return _exit_code(made)
-    out = console()
+        return _choose_exit_code(made)
+    out = make_console()
     print_plan(made, out)
     options = [*(["--prove"] if prove else []), "-o", file]
     next_command = carry_out(made, file, target.config)
     if made.needs:
-        again = command_line("plan", target.typed, *wanted.words(), "--accept", made.price, *options)
+        again = format_command_line("plan", target.typed, *wanted.words(), "--accept", made.price, *options)
         next_command = f"Accept what it costs with: {again}"
     out.print(f"Saved {file}. {next_command}")
-    nothing_changed()
-    return _exit_code(made)
+    print_nothing_changed()
+    return _choose_exit_code(made)
 
 
-def _exit_code(made: Plan) -> int:
+def _choose_exit_code(made: Plan) -> int:
     """A plan that was to be proven, and could not be, is for a person."""
     return 0 if made.proof is None or made.proof.is_proven else _UNPROVEN

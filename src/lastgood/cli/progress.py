@@ -6,29 +6,29 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lastgood.cli.output import console, styled
+from lastgood.cli.output import make_console, make_styled
 
 if TYPE_CHECKING:
     from lastgood.observe.walk import Progress
 
 
 @contextlib.contextmanager
-def batches_read() -> Iterator[Progress | None]:
+def show_batches_read() -> Iterator[Progress | None]:
     """Gives what to tell of the batches that have been read; None where nobody looks."""
-    out = console(stderr=True)
+    out = make_console(stderr=True)
     if not out.is_terminal:
         yield None
         return
     with out.status("looking") as shown:
-        yield lambda done, total: shown.update(styled(f"{done:,} of {total:,} batches read"))
+        yield lambda done, total: shown.update(make_styled(f"{done:,} of {total:,} batches read"))
 
 
 @contextlib.contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
+def show_stages() -> Iterator[Callable[[str], None]]:
     """Gives what to tell of what takes time; it is shown on a terminal only."""
-    out = console(stderr=True)
+    out = make_console(stderr=True)
     if not out.is_terminal:
         yield lambda _: None
         return
     with out.status("looking") as shown:
-        yield lambda doing: shown.update(styled(doing))
+        yield lambda doing: shown.update(make_styled(doing))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.asked import DEAD
-from lastgood.cli.goals import goal_options
-from lastgood.cli.output import console, format_option, print_facts, print_json, styled
-from lastgood.cli.repair import carry_out, print_guarantee, print_plan, take_back, teller
-from lastgood.cli.times import clock
-from lastgood.visible import first_lines
+from lastgood.cli.goals import add_goal_options
+from lastgood.cli.output import format_option, make_console, make_styled, print_facts, print_json
+from lastgood.cli.repair import carry_out, describe_taking_back, make_teller, print_guarantee, print_plan
+from lastgood.cli.times import format_clock
+from lastgood.visible import take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("target")
-@goal_options
+@add_goal_options
 @click.option(
     "--policy",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -83,7 +83,7 @@ def recover(
     """
     from lastgood.operations.recover import recover as operation
 
-    progress = teller(console(stderr=output_format == "json"))
+    progress = make_teller(make_console(stderr=output_format == "json"))
     decision = operation(
         target,
         wanted,
@@ -109,16 +109,16 @@ _SENTENCES = {
 
 
 def _print(decision: Decision, config: Config) -> None:
-    out = console()
+    out = make_console()
     if decision.plan is not None and decision.plan.steps:
         print_plan(decision.plan, out)
     elif decision.plan is not None:
         print_guarantee(decision.plan, out)
     if decision.warning is not None:
-        words = ", ".join(first_lines(decision.warning.evidence["name"]))
-        out.print(styled(f"Warning: {decision.warning.effect}", style="bold yellow"))
-        out.print(styled(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
-    out.print(styled(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
+        words = ", ".join(take_first_lines(decision.warning.evidence["name"]))
+        out.print(make_styled(f"Warning: {decision.warning.effect}", style="bold yellow"))
+        out.print(make_styled(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
+    out.print(make_styled(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
     if decision.error is not None:
         print_facts(decision.error, out)
     if decision.failed is not None:
@@ -132,7 +132,7 @@ def _print(decision: Decision, config: Config) -> None:
         out.print(carry_out(decision.plan, decision.file, config))
     if decision.recovery is not None and decision.recovery.plan.steps:
         out.print(f"Every file that was touched is kept in {decision.recovery.backup}.")
-        out.print(take_back(decision.recovery))
+        out.print(describe_taking_back(decision.recovery))
     else:
         out.print("Nothing has been changed.")
 
@@ -149,5 +149,5 @@ def _print_failed(failed: FailedBatch, out: Console) -> None:
     if failed.since_ms is None:
         since = ""
     else:
-        since = f" since {clock(failed.since_ms)}"
+        since = f" since {format_clock(failed.since_ms)}"
     out.print(f"{batch} has failed {times}{since}, without a new committed batch.")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lastgood.cli.output import styled
-from lastgood.errors import command_line
-from lastgood.visible import excerpt, first_lines
+from lastgood.cli.output import make_styled
+from lastgood.errors import format_command_line
+from lastgood.visible import take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +56,7 @@ _NAMING = (
 )
 
 
-def naming_options(command: _F) -> _F:
+def add_naming_options(command: _F) -> _F:
     """Add what names on this machine what a plan of elsewhere may touch: `start_file`, `sinks`, `txn_app_id`."""
     for option in reversed(_NAMING):
         command = option(command)
@@ -66,70 +66,70 @@ def naming_options(command: _F) -> _F:
 def print_guarantee(plan: Plan, out: Console) -> None:
     """The guarantee of a plan, and all that it rests on."""
     word = plan.guarantee.value
-    out.print(styled(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
-    for line in first_lines(f"rests on {ground}" for ground in plan.rests_on):
-        out.print(styled(f"          {line}", style="dim"))
+    out.print(make_styled(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
+    for line in take_first_lines(f"rests on {ground}" for ground in plan.rests_on):
+        out.print(make_styled(f"          {line}", style="dim"))
 
 
 def print_plan(plan: Plan, out: Console) -> None:
     """All of a plan that a person decides by."""
-    out.print(styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
+    out.print(make_styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
     print_guarantee(plan, out)
-    for line in first_lines(line for source in plan.sources for line in source.lines):
-        out.print(styled(f"          {line}"))
+    for line in take_first_lines(line for source in plan.sources for line in source.lines):
+        out.print(make_styled(f"          {line}"))
     for waiver in plan.needs:
-        out.print(styled(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
+        out.print(make_styled(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
     _print_steps(plan.steps, out)
     then = _THEN.get(plan.promise.outcome, plan.promise.outcome).format(batch=plan.promise.batch)
-    out.print(styled(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
+    out.print(make_styled(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
     if plan.proof is not None:
         _print_proof(plan.proof, out)
-    others = excerpt(plan.alternatives)
+    others = take_excerpt(plan.alternatives)
     for other in others.shown:
-        out.print(styled(("Or        ", "dim"), str(other)))
+        out.print(make_styled(("Or        ", "dim"), str(other)))
         if other.command is not None:
-            out.print(styled(f"          {other.command}", style="dim"))
+            out.print(make_styled(f"          {other.command}", style="dim"))
     for line in others.more:
-        out.print(styled(f"          {line}", style="dim"))
+        out.print(make_styled(f"          {line}", style="dim"))
 
 
 def _print_steps(steps: Sequence[Step], out: Console) -> None:
     if not steps:
-        out.print(styled(("Steps     ", "dim"), "none: a plain restart"))
-    part = excerpt(steps, _STEPS_SHOWN)
+        out.print(make_styled(("Steps     ", "dim"), "none: a plain restart"))
+    part = take_excerpt(steps, _STEPS_SHOWN)
     for number, step in enumerate(part.shown, 1):
-        out.print(styled((f"Step {number:<4} ", "dim"), step.do))
+        out.print(make_styled((f"Step {number:<4} ", "dim"), step.do))
         effect = step.effect
         if effect:
-            out.print(styled(f"          {effect}", style="yellow"))
+            out.print(make_styled(f"          {effect}", style="yellow"))
     for line in part.more:
-        out.print(styled(f"          {line}", style="yellow"))
+        out.print(make_styled(f"          {line}", style="yellow"))
 
 
 def _print_proof(proof: Proof, out: Console) -> None:
-    out.print(styled(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
-    for line in first_lines(f"not proven: {each}" for each in proof.leaves_open):
-        out.print(styled(f"          {line}", style="dim"))
+    out.print(make_styled(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
+    for line in take_first_lines(f"not proven: {each}" for each in proof.leaves_open):
+        out.print(make_styled(f"          {line}", style="dim"))
 
 
 def carry_out(plan: Plan, file: object, config: Config) -> str:
     """How a saved plan is carried out: what to see first, and what to type."""
-    from lastgood.recovery.driver_death import word_needed
+    from lastgood.recovery.driver_death import list_words_needed
 
-    words = word_needed(plan.checkpoint, config, plan)
-    return f"{_first(words)}Carry it out with: {command_line('apply', file, *words)}"
+    words = list_words_needed(plan.checkpoint, config, plan)
+    return f"{_describe_first(words)}Carry it out with: {format_command_line('apply', file, *words)}"
 
 
-def take_back(done: Recovery) -> str:
+def describe_taking_back(done: Recovery) -> str:
     """How a recovery is taken back: what to see first, and what to type."""
-    return f"{_first(done.undo_words)}Take it back with: {done.undo_command}"
+    return f"{_describe_first(done.undo_words)}Take it back with: {done.undo_command}"
 
 
-def _first(words: Sequence[str]) -> str:
+def _describe_first(words: Sequence[str]) -> str:
     """What has to be done first, since a person vouches for it by these words."""
     return "First see that the application has ended. " if words else ""
 
 
-def teller(out: Console) -> Callable[[str], None]:
+def make_teller(out: Console) -> Callable[[str], None]:
     """Prints each turn of a repair as it happens."""
-    return lambda line: out.print(styled(f"  {line}", style="dim"))
+    return lambda line: out.print(make_styled(f"  {line}", style="dim"))

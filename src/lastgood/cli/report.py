@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
 from lastgood.errors import UsageError
-from lastgood.visible import json_line
+from lastgood.visible import format_json_line
 
 if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write it there instead of to standard output.",
 )
-@evidence_options
+@add_evidence_options
 @format_option
 def report(
     recovery: str, *, checkpoint: str | None, output: Path | None, options: EvidenceOptions, output_format: str
@@ -44,7 +44,7 @@ def report(
     Exit codes: 0; 1 the promise was broken; 2 usage; 37 the incident's file is damaged; 56 no such incident; 10-13
     storage.
     """
-    from lastgood.incident.report_page import page
+    from lastgood.incident.report_page import format_page
     from lastgood.operations.report import report as operation
     from lastgood.settings.target import resolve_target
 
@@ -53,22 +53,22 @@ def report(
         target = resolve_target(checkpoint)
     found = operation(recovery, target=target, options=options)
     if output is not None:
-        _save(json_line(found.to_json()) if output_format == "json" else page(found), output)
+        _save(format_json_line(found.to_json()) if output_format == "json" else format_page(found), output)
     elif output_format == "text":
-        click.echo(page(found), nl=False)
+        click.echo(format_page(found), nl=False)
     if output_format == "json":
         print_json(found.to_json())
     elif output is not None:
-        console().print(f"The report is saved: {output}")
-        nothing_changed()
+        make_console().print(f"The report is saved: {output}")
+        print_nothing_changed()
     return 1 if found.incident.promise_state == "broken" else 0
 
 
 def _save(text: str, file: Path) -> None:
-    from lastgood.storage.rights import private
+    from lastgood.storage.rights import open_privately
 
     try:
-        with open(file, "w", encoding="utf-8", errors="backslashreplace", opener=private) as stream:
+        with open(file, "w", encoding="utf-8", errors="backslashreplace", opener=open_privately) as stream:
             stream.write(text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise UsageError("the report cannot be saved", subject=str(file), found=error.strerror) from error

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.cli.evidence import tell_passwords
-from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.said import options_said
-from lastgood.errors import UsageError, command_line
-from lastgood.visible import excerpt, first_lines
+from lastgood.cli.output import format_option, make_console, print_json
+from lastgood.cli.said import list_options_said
+from lastgood.errors import UsageError, format_command_line
+from lastgood.visible import take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from lastgood.diagnosis.findings import Finding
@@ -129,7 +129,7 @@ def run(
     """
     from lastgood.operations.run import prepare, supervise
 
-    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
+    pipeline = _choose_pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
     tell_passwords(() if sink is None else (sink,))
     if show_data:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))
@@ -140,9 +140,9 @@ def run(
     show = sys.stderr.buffer if show_output else None
     if output_format == "json":
         return supervise(prepared, tell=lambda event: print_json(event.to_json()), show=show)
-    from lastgood.cli.timeline import timeline
+    from lastgood.cli.timeline import open_timeline
 
-    with timeline(console(), live=not show_output) as listen:
+    with open_timeline(make_console(), live=not show_output) as listen:
         return supervise(prepared, tell=listen, show=show)
 
 
@@ -155,8 +155,8 @@ class _Told(NamedTuple):
     source_replays: bool
 
 
-def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
-    from lastgood.settings.config import Config, choose_pipeline, pipeline_of_command
+def _choose_pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
+    from lastgood.settings.config import Config, choose_pipeline, make_pipeline_of_command
 
     if command is not None:
         if names:
@@ -173,12 +173,14 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
                 found=f"{len(told.checkpoints)} checkpoints",
                 expected="one --checkpoint; several queries go into a lastgood.toml",
             )
-        return pipeline_of_command(command, told.checkpoints, told.sink, told.kafka, source_replays=told.source_replays)
+        return make_pipeline_of_command(
+            command, told.checkpoints, told.sink, told.kafka, source_replays=told.source_replays
+        )
     if len(names) > 1:
         raise UsageError(
             "a command follows two dashes",
-            found=command_line("run", *names),
-            next=command_line("run", *options_said(), "--", *names),
+            found=format_command_line("run", *names),
+            next=format_command_line("run", *list_options_said(), "--", *names),
         )
     if told.source_replays:
         raise UsageError("--source-replays goes with -- COMMAND", expected=f"source_replays = true in {config}")
@@ -187,38 +189,38 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
             raise UsageError(
                 f"--{name} goes with -- COMMAND",
                 expected=f"{name} = … in {config}",
-                next=command_line("run", *options_said(), "--", "COMMAND"),
+                next=format_command_line("run", *list_options_said(), "--", "COMMAND"),
             )
     return choose_pipeline(Config(config), names[0] if names else None)
 
 
 def _print_check(prepared: Prepared, output_format: str) -> None:
-    from lastgood.observe.retention import retention_of
+    from lastgood.observe.retention import ask_retention
 
     facts = prepared.to_json()
     warnings: list[Finding] = []
     unknowns: list[str] = []
     for target in prepared.targets.values():
-        found = retention_of(target)
+        found = ask_retention(target)
         warnings += found.warnings
         if found.unknown is not None:
             unknowns.append(f"max_downtime against retention: {found.unknown}")
     if output_format == "json":
         print_json(facts | {"findings": [finding.to_json() for finding in warnings], "unknowns": unknowns})
         return
-    out = console()
+    out = make_console()
     for label, fact in facts.items():
         if isinstance(fact, str):
             shown = fact
         else:
             shown = shlex.join(fact or ["-"])
         out.print(f"{label:<12} {shown}")
-    part = excerpt(warnings)
+    part = take_excerpt(warnings)
     for finding in part.shown:
         out.print(f"{'warning':<12} {finding.condition.name} {finding.subject}: {finding.effect}")
         out.print(f"{'next':<12} {finding.next}")
     for line in part.more:
         out.print(f"{'warning':<12} {line}")
-    for unknown in first_lines(unknowns):
+    for unknown in take_first_lines(unknowns):
         out.print(f"{'not known':<12} {unknown}")
     out.print("Nothing has been started.")

@@ -6,13 +6,13 @@ import click
 from click.core import ParameterSource
 
 
-def options_said(*but: str) -> tuple[str, ...]:
+def list_options_said(*but: str) -> tuple[str, ...]:
     """Every option that was given, by the command line or by its variable, as words of a command line without secrets.
 
     Args:
         but: Names of options that are left out, such as `--data`.
     """
-    from lastgood.redaction import redacted, without_login
+    from lastgood.redaction import hide_login, redact
 
     context = click.get_current_context()
     words: list[str] = []
@@ -32,5 +32,5 @@ def options_said(*but: str) -> tuple[str, ...]:
         else:
             values = (value,)
         for each in values:
-            words += [name, redacted(without_login(str(each)))]
+            words += [name, redact(hide_login(str(each)))]
     return tuple(words)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.cli.times import DURATION, clock
-from lastgood.visible import excerpt, first_lines, shortened
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.cli.times import DURATION, format_clock
+from lastgood.visible import shorten, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ _TOLD_BELOW = "ORPHAN_BATCH "
     help="How long a query may be down without losing anything, such as 3d: a warning where Kafka keeps less. By"
     " default max_downtime of its pipeline.",
 )
-@evidence_options
+@add_evidence_options
 @format_option
 def status(
     target: str, *, query: str | None, max_downtime: int | None, options: EvidenceOptions, output_format: str
@@ -72,15 +72,15 @@ def status(
     """
     from lastgood.diagnosis.grade import Grade
     from lastgood.observe.below import Reach, is_root
+    from lastgood.operations.status import list_statuses_below
     from lastgood.operations.status import status as one
-    from lastgood.operations.status import status_below
     from lastgood.settings.target import resolve_target
 
     resolved = resolve_target(target)
     if query is None and is_root(resolved):
-        with console(stderr=True).status("looking for checkpoints") as shown:
+        with make_console(stderr=True).status("looking for checkpoints") as shown:
             reach = Reach()
-            found = status_below(
+            found = list_statuses_below(
                 resolved,
                 options=options,
                 max_downtime_ms=max_downtime,
@@ -90,33 +90,33 @@ def status(
         if output_format == "json":
             print_json({"root": target, "checkpoints": [each.to_json() for each in found], "looked": reach.to_json()})
         else:
-            out = console()
+            out = make_console()
             _print_table(target, found, out)
-            out.print(styled(str(reach), style="dim" if reach.is_whole else "yellow"))
-            nothing_changed()
+            out.print(make_styled(str(reach), style="dim" if reach.is_whole else "yellow"))
+            print_nothing_changed()
         return 1 if any(each.grade >= Grade.UNREADABLE for each in found) else 0
     single = one(resolved, query=query, options=options, max_downtime_ms=max_downtime)
     if output_format == "json":
         print_json(single.to_json())
     else:
-        _print_one(single, console())
-        nothing_changed()
+        _print_one(single, make_console())
+        print_nothing_changed()
     return 1 if single.grade >= Grade.UNREADABLE else 0
 
 
 def _print_one(found: Status, out: Console) -> None:
     facts = found.to_json()
-    out.print(styled((str(found.location), "bold"), f"  query {facts['query_id'] or 'unknown'}"))
+    out.print(make_styled((str(found.location), "bold"), f"  query {facts['query_id'] or 'unknown'}"))
     word = facts["grade"].replace("_", " ")
-    out.print(styled("  ", (word, _COLOURS[facts["grade"]])))
-    for problem in first_lines(found.problems):
-        out.print(styled("  ", ("problem", "red"), f"      {problem}"))
-    for warning in first_lines(warning for warning in found.warnings if not warning.startswith(_TOLD_BELOW)):
-        out.print(styled("  ", ("warning", "yellow"), f"      {warning}"))
-    out.print(f"  last good    {_batch(found.last_good)}")
-    when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
-    out.print(f"  planned      {_batch(facts['last_planned'])}{when}")
-    out.print(f"  committed    {_batch(facts['last_committed'])}")
+    out.print(make_styled("  ", (word, _COLOURS[facts["grade"]])))
+    for problem in take_first_lines(found.problems):
+        out.print(make_styled("  ", ("problem", "red"), f"      {problem}"))
+    for warning in take_first_lines(warning for warning in found.warnings if not warning.startswith(_TOLD_BELOW)):
+        out.print(make_styled("  ", ("warning", "yellow"), f"      {warning}"))
+    out.print(f"  last good    {_format_batch(found.last_good)}")
+    when = f", {_format_ago(found.time_ms)} ago, at {format_clock(found.time_ms)}" if found.time_ms else ""
+    out.print(f"  planned      {_format_batch(facts['last_planned'])}{when}")
+    out.print(f"  committed    {_format_batch(facts['last_committed'])}")
     if facts["stateful"]:
         out.print(f"  state        can be loaded as of batch {facts['last_loadable_state']}")
     if found.orphan is not None:
@@ -124,42 +124,48 @@ def _print_one(found: Status, out: Console) -> None:
         if facts["restart"] != "reruns":
             what = "planned, not committed, and a restart does not finish it"
         out.print(f"  in flight    batch {found.orphan}: {what}")
-    for line in first_lines(_sources(found)):
+    for line in take_first_lines(_list_sources(found)):
         out.print(f"  {line}")
-    unknown = (("not known", line) for line in first_lines(facts["unknowns"]))
-    for label, line in (*_left(found), *_around(found), *unknown, *_incident(found), *_failed(found)):
+    unknown = (("not known", line) for line in take_first_lines(facts["unknowns"]))
+    for label, line in (
+        *_describe_left(found),
+        *_describe_around(found),
+        *unknown,
+        *_describe_incident(found),
+        *_describe_failed(found),
+    ):
         out.print(f"  {label:<12} {line}")
     out.print(f"  next         {found.next}")
     if found.undo is not None:
         out.print(f"  or           {found.undo}")
 
 
-def _sources(found: Status) -> Iterator[str]:
+def _list_sources(found: Status) -> Iterator[str]:
     """What the next batch would read on from."""
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
-        yield f"source {source}     Kafka, {', '.join(first_lines(topics))}: {partitions:,} partitions"
+        yield f"source {source}     Kafka, {', '.join(take_first_lines(topics))}: {partitions:,} partitions"
 
 
-def _left(found: Status) -> Iterator[tuple[str, str]]:
+def _describe_left(found: Status) -> Iterator[tuple[str, str]]:
     """That a recovery has left the checkpoint behind, as label and line."""
     left = found.to_json()["left_behind"]
     if left is not None:
-        told = f"by recovery {left['recovery']}, at {clock(left['at_ms'])}: {left['start_file']['location']}"
+        told = f"by recovery {left['recovery']}, at {format_clock(left['at_ms'])}: {left['start_file']['location']}"
         yield "left behind", f"{told} says where the next start begins"
         yield "", f"take it back with: {left['undo']}"
 
 
-def _around(found: Status) -> Iterator[tuple[str, str]]:
+def _describe_around(found: Status) -> Iterator[tuple[str, str]]:
     """What sinks and Kafka told, as label and line."""
     from lastgood.diagnosis.findings import Severity
 
     if found.exposure is not None:
         facts = found.exposure.facts
         if facts.asked_at_ms < found.exposure.at_ms - _STALE_MS:
-            yield "kafka", f"{facts.bootstrap}, as it was at {clock(facts.asked_at_ms)}"
-        yield "data loss", _loss(found.exposure)
-        yield from _prospect(found.exposure)
+            yield "kafka", f"{facts.bootstrap}, as it was at {format_clock(facts.asked_at_ms)}"
+        yield "data loss", _describe_loss(found.exposure)
+        yield from _describe_prospect(found.exposure)
     elif found.next_offsets():
         yield "data loss", "not asked: --kafka SERVERS tells whether what is unread is still there, and for how long"
     blamed = {finding.subject for finding in found.findings if finding.severity is Severity.ERROR}
@@ -170,11 +176,11 @@ def _around(found: Status) -> Iterator[tuple[str, str]]:
         else:
             sentence = sink.sentence
         yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
-        for note in first_lines(sink.evidence.notes):
+        for note in take_first_lines(sink.evidence.notes):
             yield "", note
 
 
-def _incident(found: Status) -> Iterator[tuple[str, str]]:
+def _describe_incident(found: Status) -> Iterator[tuple[str, str]]:
     """When the last incident was, why, what was done, and whether that kept its promise."""
     told = found.to_json()["last_incident"]
     if told is None:
@@ -186,14 +192,14 @@ def _incident(found: Status) -> Iterator[tuple[str, str]]:
         why = ""
     else:
         why = f": {told['cause']}"
-    yield "incident", f"{_ago(told['failed_at_ms'])} ago, at {clock(told['failed_at_ms'])}{why}"
+    yield "incident", f"{_format_ago(told['failed_at_ms'])} ago, at {format_clock(told['failed_at_ms'])}{why}"
     did = {"restart": "started again", "repair": "repaired", "wait": "waiting", "stop": "left to a person"}
     if told["did"]:
         parts = [did[told["did"]]]
     else:
         parts = []
     if told["back_after_seconds"] is not None:
-        parts.append(f"back after {_span(told['back_after_seconds'])} with batch {told['first_batch']}")
+        parts.append(f"back after {_format_span(told['back_after_seconds'])} with batch {told['first_batch']}")
     elif told["outcome"] == "open":
         parts.append("whether a batch followed was not looked at")
     parts += [] if told["promise"] is None else [f"promise {told['promise']}"]
@@ -201,7 +207,7 @@ def _incident(found: Status) -> Iterator[tuple[str, str]]:
     yield "", f"{'; '.join(parts)}: {told['next']}"
 
 
-def _failed(found: Status) -> Iterator[tuple[str, str]]:
+def _describe_failed(found: Status) -> Iterator[tuple[str, str]]:
     """What `recover` has seen fail again and again."""
     failed = found.failed
     if failed is not None:
@@ -212,7 +218,7 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
         if failed.since_ms is None:
             since = ""
         else:
-            since = f", since {clock(failed.since_ms)}"
+            since = f", since {format_clock(failed.since_ms)}"
         if failed.times == 1:
             times = "once"
         else:
@@ -220,47 +226,48 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
         yield "failed", f"{batch}, {times}{since}, as recover and run have counted"
 
 
-def _loss(exposure: Exposure) -> str:
+def _describe_loss(exposure: Exposure) -> str:
     from lastgood.query.kafka import Losing
-    from lastgood.sources.kafka.ranges import offset_count
+    from lastgood.sources.kafka.ranges import count_offsets
 
-    gone = offset_count(exposure.lost)
+    gone = count_offsets(exposure.lost)
     match exposure.losing:
         case Losing.NO:
             return "none: Kafka still has all that is unread"
         case Losing.UNKNOWN:
-            return f"unknown, because {'; '.join(first_lines(exposure.doubts))}"
+            return f"unknown, because {'; '.join(take_first_lines(exposure.doubts))}"
         case Losing.MAYBE:
             return "perhaps: see the problem above"
     if not gone:
         return "yes: see the problems above"
     if exposure.lost_after_ms:
-        since = f", deleted since {clock(exposure.lost_after_ms)} at the earliest"
+        since = f", deleted since {format_clock(exposure.lost_after_ms)} at the earliest"
     else:
         since = ""
     return f"yes: {gone:,} unread offsets are gone{since}"
 
 
-def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
-    from lastgood.sources.kafka.ranges import offset_count
+def _describe_prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
+    from lastgood.sources.kafka.ranges import count_offsets
     from lastgood.sources.kafka.retention import HeadroomKind
 
     if exposure.facts.unknown is not None:
         return
     if not exposure.unknown:
-        more = offset_count(exposure.added)
+        more = count_offsets(exposure.added)
         if more:
             added = f"; {more:,} in partitions that it has not read yet"
         else:
             added = ""
-        yield "lag", f"{offset_count(exposure.unread):,} unread offsets that Kafka still has{added}"
+        yield "lag", f"{count_offsets(exposure.unread):,} unread offsets that Kafka still has{added}"
     least, at = exposure.headroom, exposure.headroom_at
     if least is None or at is None:
         return
     where = f"{at[0]}/{at[1]}"
     sooner = "; sooner by retention.bytes" if least.limited_by_size else ""
+    left = _format_span((least.ms or 0) / 1000)
     words = {
-        HeadroomKind.LIMITED: f"{_span((least.ms or 0) / 1000)} until Kafka deletes what is unread, {where} first",
+        HeadroomKind.LIMITED: f"{left} until Kafka deletes what is unread, {where} first",
         HeadroomKind.UNKNOWN: f"unknown, because {least.because} ({where})",
         HeadroomKind.NOTHING_UNREAD: "no limit: nothing is unread",
         HeadroomKind.UNLIMITED: f"no limit by age: {least.because} ({where})",
@@ -274,20 +281,20 @@ def _number(batch: int | None) -> str:
     return str(batch)
 
 
-def _cells(status: Status, prefix: str, *, has_kafka: bool, has_sinks: bool) -> list[Any]:
+def _make_cells(status: Status, prefix: str, *, has_kafka: bool, has_sinks: bool) -> list[Any]:
     facts = status.to_json()
-    grade = styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]]))
+    grade = make_styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]]))
     path = str(status.location).removeprefix(prefix)
-    since = f"{_ago(status.time_ms)} ago" if status.time_ms else "-"
+    since = f"{_format_ago(status.time_ms)} ago" if status.time_ms else "-"
     cells = [grade, path, _number(status.last_good), _number(facts["last_planned"]), since]
     if has_kafka:
-        cells += _kafka_cells(status.exposure)
+        cells += _format_kafka_cells(status.exposure)
     if has_sinks:
-        cells.append(_sink_cells(status))
+        cells.append(_format_sink_cells(status))
     return cells
 
 
-def _columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
+def _list_columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
     columns = ["grade", "checkpoint", "last good", "planned", "last plan"]
     if has_kafka:
         columns += ["data loss", "lag", "headroom"]
@@ -306,23 +313,23 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         return
     has_kafka, has_sinks = any(each.exposure for each in found), bool(found[0].options.sinks)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in _columns(has_kafka=has_kafka, has_sinks=has_sinks):
+    for heading in _list_columns(has_kafka=has_kafka, has_sinks=has_sinks):
         table.add_column(heading, justify="right" if heading in ("last good", "planned", "lag") else "left")
     prefix = f"{parse_location(root)}/"
-    rows = excerpt(found, _CHECKPOINTS_SHOWN)
+    rows = take_excerpt(found, _CHECKPOINTS_SHOWN)
     for each in rows.shown:
-        table.add_row(*_cells(each, prefix, has_kafka=has_kafka, has_sinks=has_sinks))
+        table.add_row(*_make_cells(each, prefix, has_kafka=has_kafka, has_sinks=has_sinks))
     out.print(table)
     for line in rows.more:
         out.print(line)
     for each in rows.shown:
         if each.problems:
             name = str(each.location).removeprefix(prefix)
-            out.print(styled((name, "red"), f": {shortened(each.problems[0], _PROBLEM_MAX)}"))
+            out.print(make_styled((name, "red"), f": {shorten(each.problems[0], _PROBLEM_MAX)}"))
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")
-    for why in first_lines(dict.fromkeys(_unknowns(found))):
+    for why in take_first_lines(dict.fromkeys(_list_unknowns(found))):
         out.print(f"unknown, because {why}")
     counts: dict[str, int] = {}
     for each in found:
@@ -332,35 +339,35 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     out.print(f"{len(found)} {noun}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
-    from lastgood.sources.kafka.ranges import offset_count
+def _format_kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
+    from lastgood.sources.kafka.ranges import count_offsets
 
     if exposure is None:
         return "-", "-", "-"
     least = exposure.headroom
     if exposure.lost:
-        loss = f"{offset_count(exposure.lost):,} offsets"
+        loss = f"{count_offsets(exposure.lost):,} offsets"
     else:
         loss = exposure.losing.value
     if exposure.unknown:
         lag = "?"
     else:
-        lag = f"{offset_count(exposure.unread):,}"
+        lag = f"{count_offsets(exposure.unread):,}"
     if least is None or least.ms is None:
         return loss, lag, "?" if least is None else least.kind.value.replace("_", " ")
-    return loss, lag, _span(least.ms / 1000)
+    return loss, lag, _format_span(least.ms / 1000)
 
 
-def _sink_cells(found: Status) -> str:
-    return "; ".join(map(_sink_cell, found.sinks)) or "-"
+def _format_sink_cells(found: Status) -> str:
+    return "; ".join(map(_format_sink_cell, found.sinks)) or "-"
 
 
-def _sink_cell(sink: SinkStanding) -> str:
+def _format_sink_cell(sink: SinkStanding) -> str:
     shown = sink.evidence.last_batch
     return f"{sink.agreement.value}{'' if shown is None else f' at {shown}'}"
 
 
-def _unknowns(found: list[Status]) -> Iterator[str]:
+def _list_unknowns(found: list[Status]) -> Iterator[str]:
     for each in found:
         yield from each.exposure.unknown.values() if each.exposure else ()
         yield from (
@@ -368,17 +375,17 @@ def _unknowns(found: list[Status]) -> Iterator[str]:
         )
 
 
-def _batch(batch_id: int | None) -> str:
+def _format_batch(batch_id: int | None) -> str:
     if batch_id is None:
         return "none"
     return f"batch {batch_id}"
 
 
-def _ago(time_ms: int) -> str:
-    return _span(max(0, time.time() - time_ms / 1000))
+def _format_ago(time_ms: int) -> str:
+    return _format_span(max(0, time.time() - time_ms / 1000))
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

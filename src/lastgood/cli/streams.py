@@ -160,12 +160,12 @@ def guard_streams() -> tuple[Stream, Stream]:
                 os.close(opened)
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - so that a command that we start has it
     output, errors = Stream(1), Stream(2)
-    sys.stdout = _text(output, sys.stdout)
-    sys.stderr = _text(errors, sys.stderr)
+    sys.stdout = _open_text(output, sys.stdout)
+    sys.stderr = _open_text(errors, sys.stderr)
     return output, errors
 
 
-def _text(stream: Stream, before: TextIO | None) -> io.TextIOWrapper:
+def _open_text(stream: Stream, before: TextIO | None) -> io.TextIOWrapper:
     if before is not None:
         before.flush()
     # Half a character in a name is shown, not an error.

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from lastgood.cli.output import styled
+from lastgood.cli.output import make_styled
 from lastgood.supervise import events
-from lastgood.visible import first_lines
+from lastgood.visible import take_first_lines
 
 Listener = Callable[[events.Event], None]
 
 
 @contextlib.contextmanager
-def timeline(
+def open_timeline(
     console: Console, *, live: bool, also: Callable[[events.Event], list[Text]] = lambda _: []
 ) -> Iterator[Listener]:
     """A listener that prints events as lines; on a terminal, the last line shows what is going on now.
@@ -35,9 +35,9 @@ def timeline(
         status = console.status("starting")
 
     def listen(event: events.Event) -> None:
-        for line in _lines(event, _tell(event) or also(event)):
+        for line in _format_lines(event, _tell(event) or also(event)):
             console.print(line)
-        now = _now(event)
+        now = _describe_now(event)
         if status is not None and now is not None:
             _show(status, now)
 
@@ -48,23 +48,23 @@ def timeline(
             status.stop()
 
 
-def _lines(event: events.Event, told: list[Text]) -> list[Text]:
+def _format_lines(event: events.Event, told: list[Text]) -> list[Text]:
     if not told:
         return []
     clock = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
     first, *rest = told
     return [
-        styled((clock, "dim"), "  ").append_text(first),
-        *(styled(" " * 10).append_text(line) for line in rest),
+        make_styled((clock, "dim"), "  ").append_text(first),
+        *(make_styled(" " * 10).append_text(line) for line in rest),
     ]
 
 
 def _show(status: Status, text: str) -> None:
-    status.update(styled(text, style="dim"))
+    status.update(make_styled(text, style="dim"))
     status.start()
 
 
-def _now(event: events.Event) -> str | None:
+def _describe_now(event: events.Event) -> str | None:
     match event:
         case events.Started():
             return "running"
@@ -78,9 +78,9 @@ def _now(event: events.Event) -> str | None:
             return None
 
 
-def _more(told: str, style: str = "") -> Text:
+def _format_more(told: str, style: str = "") -> Text:
     """A further line of what happened, below the first."""
-    return styled(" " * 12, (told, style))
+    return make_styled(" " * 12, (told, style))
 
 
 @singledispatch
@@ -92,12 +92,12 @@ def _tell(event: events.Event) -> list[Text]:
 @_tell.register
 def _(event: events.Started) -> list[Text]:
     if event.run > 1:
-        return [styled(("started", "bold"), f"     again, as process {event.pid}")]
+        return [make_styled(("started", "bold"), f"     again, as process {event.pid}")]
     using = ", ".join(filter(None, (event.python, event.java)))
     return [
-        styled(("started", "bold"), f"     {shlex.join(event.command)}"),
-        _more(f"process {event.pid}{', ' + using if using else ''}", "dim"),
-        _more(f"its output: {event.log}", "dim"),
+        make_styled(("started", "bold"), f"     {shlex.join(event.command)}"),
+        _format_more(f"process {event.pid}{', ' + using if using else ''}", "dim"),
+        _format_more(f"its output: {event.log}", "dim"),
     ]
 
 
@@ -105,25 +105,28 @@ def _(event: events.Started) -> list[Text]:
 def _(event: events.Recovered) -> list[Text]:
     how = "run again with its recorded ranges" if event.rerun else "a new plan"
     told = f"   batch {event.batch} committed ({how}), {event.seconds:.1f} s after the end"
-    return [styled(("recovered", "bold green"), told)]
+    return [make_styled(("recovered", "bold green"), told)]
 
 
 @_tell.register
 def _(event: events.Ended) -> list[Text]:
     if event.exit_code == 0:
-        return [styled(("ended", "bold green"), f"       exit code 0 after {event.seconds:.1f} s")]
+        return [make_styled(("ended", "bold green"), f"       exit code 0 after {event.seconds:.1f} s")]
     if event.signal:
         how = f"killed by {event.signal}"
     else:
         how = f"exit code {event.exit_code}"
-    told = [styled(("ended", "bold red"), f"       {how} after {event.seconds:.1f} s")]
-    told += [_more(f"{checkpoint}: {_position(position)}", "dim") for checkpoint, position in event.positions.items()]
+    told = [make_styled(("ended", "bold red"), f"       {how} after {event.seconds:.1f} s")]
+    told += [
+        _format_more(f"{checkpoint}: {_describe_position(position)}", "dim")
+        for checkpoint, position in event.positions.items()
+    ]
     if event.error:
-        told.append(_more(f"last error: {event.error}"))
+        told.append(_format_more(f"last error: {event.error}"))
     return told
 
 
-def _position(position: dict[str, int | None]) -> str:
+def _describe_position(position: dict[str, int | None]) -> str:
     planned, committed = position["planned"], position["committed"]
     if planned is None:
         return "no batch planned yet"
@@ -142,17 +145,17 @@ def _(event: events.Restarting) -> list[Text]:
         when = "at once"
     if not event.is_counted:
         said = "what was away may be back, so this is not counted"
-        return [styled(("restarting", "bold yellow"), f"  {when}; {said}")]
+        return [make_styled(("restarting", "bold yellow"), f"  {when}; {said}")]
     said = f"attempt {event.attempt} of {event.of} since the last progress"
-    return [styled(("restarting", "bold yellow"), f"  {when}, {said}")]
+    return [make_styled(("restarting", "bold yellow"), f"  {when}, {said}")]
 
 
 @_tell.register
 def _(event: events.Diagnosed) -> list[Text]:
-    told = [styled(("diagnosed", "bold"), f"   {event.because} ", (f"{event.seconds:.2f} s", "dim"))]
+    told = [make_styled(("diagnosed", "bold"), f"   {event.because} ", (f"{event.seconds:.2f} s", "dim"))]
     if event.guarantee is not None:
-        told.append(_more(event.guarantee.replace("_", " ")))
-    return told + [_more(f"rests on {ground}", "dim") for ground in event.rests_on]
+        told.append(_format_more(event.guarantee.replace("_", " ")))
+    return told + [_format_more(f"rests on {ground}", "dim") for ground in event.rests_on]
 
 
 @_tell.register
@@ -160,62 +163,62 @@ def _(event: events.Repaired) -> list[Text]:
     word = event.guarantee.replace("_", " ")
     colour = {"exactly once": "green", "at least once": "yellow"}.get(word, "red")
     return [
-        styled(
+        make_styled(
             ("repaired", "bold yellow"),
             f"    {event.goal}: ",
             (word, colour),
             " ",
             (f"{event.seconds:.2f} s", "dim"),
         ),
-        _more(event.because),
-        *map(_more, first_lines(event.price)),
-        _more(f"every file that was touched is kept in {event.backup}", "dim"),
-        _more(f"take it back with: {event.undo}", "dim"),
+        _format_more(event.because),
+        *map(_format_more, take_first_lines(event.price)),
+        _format_more(f"every file that was touched is kept in {event.backup}", "dim"),
+        _format_more(f"take it back with: {event.undo}", "dim"),
     ]
 
 
 @_tell.register
 def _(event: events.Waiting) -> list[Text]:
     told = f"     {event.because}; looked at again in {event.delay_seconds:g} s"
-    return [styled(("waiting", "bold yellow"), told)]
+    return [make_styled(("waiting", "bold yellow"), told)]
 
 
 @_tell.register
 def _(event: events.Stalled) -> list[Text]:
-    return [styled(("stalled", "bold red"), f"     {event.because}; the command is ended")]
+    return [make_styled(("stalled", "bold red"), f"     {event.because}; the command is ended")]
 
 
 @_tell.register
 def _(event: events.Called) -> list[Text]:
-    told = [styled(("called", "bold red"), f"      {event.because}")]
+    told = [make_styled(("called", "bold red"), f"      {event.because}")]
     if event.file is not None:
-        told.append(_more(f"the plan is saved: {event.file}"))
+        told.append(_format_more(f"the plan is saved: {event.file}"))
     return told
 
 
 @_tell.register
 def _(event: events.PromiseChecked) -> list[Text]:
     if event.state == "kept":
-        return [styled(("promise", "bold green"), f"     batch {event.batch} did what was said")]
+        return [make_styled(("promise", "bold green"), f"     batch {event.batch} did what was said")]
     said = "did something else than was said" if event.state == "broken" else "was not seen whole"
     colour = "bold red" if event.state == "broken" else "yellow"
     return [
-        styled(("promise", colour), f"     batch {event.batch} {said}"),
-        *map(_more, first_lines(event.because)),
+        make_styled(("promise", colour), f"     batch {event.batch} {said}"),
+        *map(_format_more, take_first_lines(event.because)),
     ]
 
 
 @_tell.register
 def _(event: events.GaveUp) -> list[Text]:
-    return [styled(("gave up", "bold red"), f"     after {event.attempts} attempts without progress")]
+    return [make_styled(("gave up", "bold red"), f"     after {event.attempts} attempts without progress")]
 
 
 @_tell.register
 def _(event: events.Stopping) -> list[Text]:
     told = f"    {event.signal} passed on, killed after {event.grace_seconds:g} s (again: at once)"
-    return [styled(("stopping", "bold"), told)]
+    return [make_styled(("stopping", "bold"), told)]
 
 
 @_tell.register
 def _(event: events.Noticed) -> list[Text]:
-    return [styled(("notice", "yellow"), f"      {event.sentence} ", (event.condition, "dim"))]
+    return [make_styled(("notice", "yellow"), f"      {event.sentence} ", (event.condition, "dim"))]

@@ -44,7 +44,7 @@ TIME = _Time()
 DURATION = _Duration()
 
 
-def clock(time_ms: int) -> str:
+def format_clock(time_ms: int) -> str:
     """A moment in local time, to the second; years beyond what a calendar has are shown as a number."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

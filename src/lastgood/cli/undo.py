@@ -5,15 +5,15 @@ from __future__ import annotations
 import click
 
 from lastgood.cli.evidence import tell_passwords
-from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.repair import naming_options, teller
+from lastgood.cli.output import format_option, make_console, print_json
+from lastgood.cli.repair import add_naming_options, make_teller
 
 
 @click.command()
 @click.argument("recovery")
 @click.option("--checkpoint", metavar="TARGET", help="Where the recovery was; needed on another machine, and for last.")
 @click.option("--driver-is-dead", is_flag=True, help="You have seen that the application has ended.")
-@naming_options
+@add_naming_options
 @format_option
 def undo(
     recovery: str,
@@ -44,7 +44,7 @@ def undo(
     from lastgood.settings.target import resolve_target
 
     tell_passwords(sinks)
-    progress = teller(console(stderr=output_format == "json"))
+    progress = make_teller(make_console(stderr=output_format == "json"))
     done = operation(
         recovery,
         target=None if checkpoint is None else resolve_target(checkpoint),
@@ -56,6 +56,6 @@ def undo(
     if output_format == "json":
         print_json(done.to_json())
         return 0
-    out = console()
+    out = make_console()
     out.print("Already taken back." if done.already else "Taken back: every byte is as it was.")
     return 0

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.inspect import print_summary
-from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
-from lastgood.cli.progress import batches_read, stages
-from lastgood.cli.said import options_said
-from lastgood.errors import UsageError, command_line
-from lastgood.visible import excerpt, first_lines
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
+from lastgood.cli.progress import show_batches_read, show_stages
+from lastgood.cli.said import list_options_said
+from lastgood.errors import UsageError, format_command_line
+from lastgood.visible import take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +109,8 @@ def verify(
         options = [name for name, value in given.items() if value]
         if options:
             raise UsageError(
-                f"{options[0]} goes with --data", next=command_line("verify", target, "--data", *options_said())
+                f"{options[0]} goes with --data",
+                next=format_command_line("verify", target, "--data", *list_options_said()),
             )
         return _verify_logs(target, output_format)
     from lastgood.audit.spark_job import SparkSubmit
@@ -127,10 +128,10 @@ def verify(
         raise UsageError(
             f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
-            next=command_line("verify", target, "--data", *options_said("--data"), *lacking),
+            next=format_command_line("verify", target, "--data", *list_options_said("--data"), *lacking),
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
-    with stages() as tell:
+    with show_stages() as tell:
         audit = verify_data(
             known,
             kafka=kafka,
@@ -147,7 +148,7 @@ def verify(
     if output_format == "json":
         print_json(audit.to_json())
     else:
-        print_audit(audit, console())
+        print_audit(audit, make_console())
     return 0 if audit.is_exact else 1
 
 
@@ -155,36 +156,36 @@ def _verify_logs(target: str, output_format: str) -> int:
     from lastgood.audit.logs import verify_logs
     from lastgood.settings.target import resolve_target
 
-    with batches_read() as progress:
+    with show_batches_read() as progress:
         audit = verify_logs(resolve_target(target), progress=progress)
     if output_format == "json":
         print_json(audit.to_json())
         return 0 if audit.is_contiguous is True else 1
-    out = console()
+    out = make_console()
     print_summary(audit.query, out)
     span = f", {audit.first} to {audit.last}" if audit.batches else ""
     out.print(f"{audit.batches:,} committed batches compared{span}")
     if audit.compared:
-        named = excerpt(f"source {source_id} ({name})" for source_id, name in audit.compared.items()).in_a_line
+        named = take_excerpt(f"source {source_id} ({name})" for source_id, name in audit.compared.items()).in_a_line
         out.print(f"of {named}")
     if len(audit.queries) > 1:
-        out.print(f"across {len(audit.queries)} query ids: {excerpt(audit.queries).in_a_line}")
+        out.print(f"across {len(audit.queries)} query ids: {take_excerpt(audit.queries).in_a_line}")
     _print_seams(audit.seams, out)
     if audit.is_contiguous:
         told = ": every offset between the first and the last is in exactly one committed batch"
-        out.print(styled(("contiguous", "green"), told))
+        out.print(make_styled(("contiguous", "green"), told))
     _print_unread(audit.unread, out)
     if not audit.batches and not audit.unread:
-        out.print(styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
-    untold = excerpt(audit.not_compared)
+        out.print(make_styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
+    untold = take_excerpt(audit.not_compared)
     for each in untold.shown:
         who = f"source {each.source_id} ({each.name})"
         told = f": {who}: nobody but it can tell whether batch {each.batch_id} goes on there"
-        out.print(styled(("not known", "yellow"), told))
+        out.print(make_styled(("not known", "yellow"), told))
     for line in untold.more:
-        out.print(styled(("not known", "yellow"), f": {line}"))
+        out.print(make_styled(("not known", "yellow"), f": {line}"))
     out.print("As planned, not as read: --data compares the records themselves.")
-    nothing_changed()
+    print_nothing_changed()
     return 0 if audit.is_contiguous is True else 1
 
 
@@ -195,22 +196,22 @@ def _print_seams(found: Sequence[Seam], out: Console) -> None:
         "UNKNOWN": "batches missing before",
         "UNRESOLVED": "not known, since it begins or ends at earliest or latest",
     }
-    seams = excerpt(found)
+    seams = take_excerpt(found)
     for seam in seams.shown:
-        out.print(styled((words[seam.condition], "red"), f"  batch {seam.batch_id}{_where(seam)}"))
+        out.print(make_styled((words[seam.condition], "red"), f"  batch {seam.batch_id}{_describe_seam_place(seam)}"))
     for line in seams.more:
-        out.print(styled((line, "red")))
+        out.print(make_styled((line, "red")))
 
 
 def _print_unread(batches: Iterable[int], out: Console) -> None:
-    unread = excerpt(batches, _UNREAD_SHOWN)
+    unread = take_excerpt(batches, _UNREAD_SHOWN)
     for batch in unread.shown:
-        out.print(styled(("not known", "yellow"), f": batch {batch} is committed, and its plan cannot be read"))
+        out.print(make_styled(("not known", "yellow"), f": batch {batch} is committed, and its plan cannot be read"))
     if unread.left:
         out.print(f"and {unread.left:,} more such batches")
 
 
-def _where(seam: Seam) -> str:
+def _describe_seam_place(seam: Seam) -> str:
     """What follows the number of a batch."""
     if seam.topic is not None:
         if seam.offsets is None:
@@ -227,8 +228,8 @@ def print_audit(audit: Audit, out: Console) -> None:
     """The result as a person reads it."""
     from rich.table import Table
 
-    for label, fact in _facts(audit).items():
-        out.print(styled((f"{label:<11} ", "dim"), fact))
+    for label, fact in _list_facts(audit).items():
+        out.print(make_styled((f"{label:<11} ", "dim"), fact))
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
@@ -237,24 +238,26 @@ def print_audit(audit: Audit, out: Console) -> None:
     table.add_column("offsets", overflow="fold")
     for kind, difference in audit.differences():
         style = "bold red" if difference.total else "green"
-        part = excerpt(difference.partitions)
-        places = [(f"{each.topic}-{each.partition}", _offsets(each)) for each in part.shown] or [("", "")]
+        part = take_excerpt(difference.partitions)
+        places = [(f"{each.topic}-{each.partition}", _format_offsets(each)) for each in part.shown] or [("", "")]
         places += [("", line) for line in part.more]
         for number, (partition, offsets) in enumerate(places):
-            first = (styled((kind, style)), styled((f"{difference.total:,}", style))) if number == 0 else ("", "")
+            first = (
+                (make_styled((kind, style)), make_styled((f"{difference.total:,}", style))) if number == 0 else ("", "")
+            )
             table.add_row(*first, partition, offsets)
         if difference.samples:
-            table.add_row("", "", "such as", _samples(difference))
+            table.add_row("", "", "such as", _format_samples(difference))
     out.print(table)
     out.print()
-    for remark in first_lines(_remarks(audit)):
-        out.print(styled(remark))
+    for remark in take_first_lines(_list_remarks(audit)):
+        out.print(make_styled(remark))
     out.print("Nothing has been changed.")
 
 
-def _facts(audit: Audit) -> dict[str, str]:
+def _list_facts(audit: Audit) -> dict[str, str]:
     partitions = {(each.topic, each.partition) for each in audit.ranges}
-    topics = excerpt(sorted({topic for topic, _ in partitions})).in_a_line
+    topics = take_excerpt(sorted({topic for topic, _ in partitions})).in_a_line
     if audit.sink_version is not None:
         version = f" at version {audit.sink_version}"
     else:
@@ -268,27 +271,27 @@ def _facts(audit: Audit) -> dict[str, str]:
     }
 
 
-def _offsets(difference: PartitionDifference) -> str:
-    shown = [_range(begin, end) for begin, end in difference.ranges[:_RANGES_SHOWN]]
+def _format_offsets(difference: PartitionDifference) -> str:
+    shown = [_format_range(begin, end) for begin, end in difference.ranges[:_RANGES_SHOWN]]
     left_out = len(difference.ranges) - len(shown) + difference.ranges_left_out
     return ", ".join(shown) + (f" and {left_out:,} more ranges" if left_out else "")
 
 
-def _range(begin: int, end: int) -> str:
+def _format_range(begin: int, end: int) -> str:
     if end - begin == 1:
         return f"{begin}"
     return f"{begin}-{end - 1}"
 
 
-def _samples(difference: Difference) -> str:
-    return "; ".join(_key(sample["key"]) for sample in difference.samples[:_SAMPLES_SHOWN])
+def _format_samples(difference: Difference) -> str:
+    return "; ".join(_format_key(sample["key"]) for sample in difference.samples[:_SAMPLES_SHOWN])
 
 
-def _key(key: dict[str, Any]) -> str:
+def _format_key(key: dict[str, Any]) -> str:
     return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in key.items())
 
 
-def _remarks(audit: Audit) -> Iterator[str]:
+def _list_remarks(audit: Audit) -> Iterator[str]:
     """What has to be known to read the numbers right."""
     for each in audit.ranges:
         if each.expired:

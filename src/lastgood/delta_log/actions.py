@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
-from lastgood.notes import VALUES_MAX, read_json, values_of
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
+from lastgood.checkpoint.lines import Json, is_long, read_object, split_byte_lines
+from lastgood.notes import VALUES_MAX, count_values, read_json
 
 FEATURES_READER_VERSION, FEATURES_WRITER_VERSION = 3, 7
 """The versions of a protocol that list the features of a table by name."""
@@ -112,7 +112,9 @@ class TableCommit:
         """Rows that it wrote; None if the writer does not say. Where a recovery uses up a number there are none."""
         if self.operation == USE_UP and not self.added:
             return 0
-        return next((rows for name in _ROW_METRICS if (rows := _number(self.metrics.get(name))) is not None), None)
+        return next(
+            (rows for name in _ROW_METRICS if (rows := _parse_number(self.metrics.get(name))) is not None), None
+        )
 
     @property
     def brings_rows(self) -> bool:
@@ -124,7 +126,7 @@ class TableCommit:
     def restored_version(self) -> int | None:
         """The version that a RESTORE brought back; None if it went by time, or for any other operation."""
         if self.operation == RESTORE:
-            return _number(self.parameters.get("version"))
+            return _parse_number(self.parameters.get("version"))
         return None
 
     @property
@@ -139,7 +141,7 @@ class TableCommit:
     def shown_again(self) -> int | None:
         """The version whose rows and mark are shown again, if this took a taking back back."""
         if self.operation == PUT_BACK:
-            return _number(self.parameters.get("version"))
+            return _parse_number(self.parameters.get("version"))
         return None
 
     @property
@@ -156,7 +158,7 @@ def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
     """
     commit: dict[str, Any] = {"transactions": {}, "added": set(), "removed": set()}
     has_action = False
-    for number, line in enumerate(byte_lines(raw), start=1):
+    for number, line in enumerate(split_byte_lines(raw), start=1):
         if not line.strip():
             continue
         action = read_action(line, number)
@@ -165,7 +167,7 @@ def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
         has_action = True
         for kind, body in action.items():
             if body is not None and kind in _READERS and not (isinstance(body, dict) and _READERS[kind](commit, body)):
-                return malformed(kind, body, number)
+                return make_malformed(kind, body, number)
     if not has_action:
         return Damage(DamageKind.EMPTY)
     return TableCommit(
@@ -181,12 +183,12 @@ def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
 
 def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
     """The JSON object of a line. Unlike Spark's reader, it minds what follows it: that may be an action, too."""
-    if len(line) > VALUES_MAX and values_of(line) > VALUES_MAX:
-        return damaged(DamageKind.TOO_LARGE, f"{values_of(line):,} values in a line", number)
+    if len(line) > VALUES_MAX and count_values(line) > VALUES_MAX:
+        return make_damage(DamageKind.TOO_LARGE, f"{count_values(line):,} values in a line", number)
     try:
         found = read_json(line.decode(), is_strict=True)
     except UnicodeDecodeError as error:
-        return damaged(DamageKind.NOT_UTF8, line[error.start : error.start + 16], number)
+        return make_damage(DamageKind.NOT_UTF8, line[error.start : error.start + 16], number)
     except ValueError:
         found = None
     if isinstance(found, dict):
@@ -195,12 +197,12 @@ def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
     why = read_object(text, number)
     if isinstance(why, Damage):
         return why
-    return damaged(DamageKind.NOT_JSON, text, number)
+    return make_damage(DamageKind.NOT_JSON, text, number)
 
 
-def malformed(kind: str, body: object, line: int | None = None) -> Damage:
+def make_malformed(kind: str, body: object, line: int | None = None) -> Damage:
     """An action of a kind that we need, and that is not as the protocol has it."""
-    return damaged(DamageKind.UNEXPECTED_JSON, f"{kind}: {json.dumps(body, default=str)}", line)
+    return make_damage(DamageKind.UNEXPECTED_JSON, f"{kind}: {json.dumps(body, default=str)}", line)
 
 
 def parse_transaction(body: Mapping[str, Any]) -> Transaction | None:
@@ -234,14 +236,14 @@ def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:
         return None
     if reader == FEATURES_READER_VERSION and writer != FEATURES_WRITER_VERSION:
         return None
-    reader_features = _features(body.get("readerFeatures"), listed=reader == FEATURES_READER_VERSION)
-    writer_features = _features(body.get("writerFeatures"), listed=writer == FEATURES_WRITER_VERSION)
+    reader_features = _parse_features(body.get("readerFeatures"), listed=reader == FEATURES_READER_VERSION)
+    writer_features = _parse_features(body.get("writerFeatures"), listed=writer == FEATURES_WRITER_VERSION)
     if reader_features is None or writer_features is None:
         return None
     return Protocol(reader, writer, reader_features, writer_features)
 
 
-def _features(names: object, *, listed: bool) -> tuple[str, ...] | None:
+def _parse_features(names: object, *, listed: bool) -> tuple[str, ...] | None:
     """The features that a protocol lists; None if they have to be `listed` and are not, or the other way round."""
     if names is None:
         return None if listed else ()
@@ -254,7 +256,7 @@ def _are_texts(values: Iterable[object]) -> bool:
     return all(isinstance(each, str) for each in values)
 
 
-def interval_ms(text: str) -> int | None:
+def parse_interval_ms(text: str) -> int | None:
     """Length of a table property such as `interval 30 days`; None if it is not understood."""
     body = text.strip().lower().removeprefix("interval").strip()
     found = _INTERVAL.findall(body)
@@ -263,7 +265,7 @@ def interval_ms(text: str) -> int | None:
     return sum(int(count) * _UNIT_MS[unit] for count, unit in found)
 
 
-def _number(value: Json | None) -> int | None:
+def _parse_number(value: Json | None) -> int | None:
     """A number, also as text: Delta's metrics and parameters are."""
     if is_long(value):
         return value
@@ -278,20 +280,20 @@ def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
     parameters, metrics = body.get("operationParameters"), body.get("operationMetrics")
     commit |= {
         "timestamp_ms": next((time for time in times if is_long(time)), None),
-        "operation": _if_text(operation),
-        "parameters": _if_object(parameters),
-        "metrics": _if_object(metrics),
-        "user_metadata": _if_text(user_metadata),
-        "txn_id": _if_text(txn_id),
+        "operation": _parse_text(operation),
+        "parameters": _parse_object(parameters),
+        "metrics": _parse_object(metrics),
+        "user_metadata": _parse_text(user_metadata),
+        "txn_id": _parse_text(txn_id),
     }
     return True  # writers are free in it: what is of another shape, nobody has said
 
 
-def _if_text(value: Json) -> str | None:
+def _parse_text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _if_object(value: Json) -> dict[str, Json]:
+def _parse_object(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 

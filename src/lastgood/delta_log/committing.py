@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lastgood import __version__
-from lastgood.checkpoint.lines import byte_lines
+from lastgood.checkpoint.lines import split_byte_lines
 from lastgood.delta_log.actions import Transaction
-from lastgood.delta_log.listing import DELTA_LOG, commit_name
+from lastgood.delta_log.listing import DELTA_LOG, name_commit
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
@@ -22,7 +22,9 @@ Action = Mapping[str, Any]
 """One line of the file of a version."""
 
 
-def version_bytes(operation: str, parameters: Mapping[str, object], actions: Iterable[Action], *, now_ms: int) -> bytes:
+def format_version(
+    operation: str, parameters: Mapping[str, object], actions: Iterable[Action], *, now_ms: int
+) -> bytes:
     """The file of a version.
 
     Args:
@@ -48,10 +50,10 @@ def put_version(storage: WritableStorage, table: Location, version: int, content
     Raises:
         StorageError: the storage does not answer (subclasses); it may have been made or not.
     """
-    return storage.create(table / DELTA_LOG / commit_name(version), content)
+    return storage.create(table / DELTA_LOG / name_commit(version), content)
 
 
-def marking(mark: Transaction) -> Action:
+def make_mark_action(mark: Transaction) -> Action:
     """The action that says how far an application has written."""
     if mark.last_updated_ms is None:
         updated = {}
@@ -60,7 +62,7 @@ def marking(mark: Transaction) -> Action:
     return {"txn": {"appId": mark.app_id, "version": mark.version, **updated}}
 
 
-def removing(added: Mapping[str, Any], *, now_ms: int) -> Action:
+def make_remove_action(added: Mapping[str, Any], *, now_ms: int) -> Action:
     """The action that takes out a file, from the `add` that put it in."""
     kept = {name: added[name] for name in ("size", "tags") if added.get(name) is not None}
     fields = {"partitionValues": added.get("partitionValues") or {}, **kept}
@@ -68,11 +70,11 @@ def removing(added: Mapping[str, Any], *, now_ms: int) -> Action:
     return {"remove": {**body, **fields}}
 
 
-def additions(raw: bytes) -> list[dict[str, Any]]:
+def list_additions(raw: bytes) -> list[dict[str, Any]]:
     """What a version added: the bodies of its `add` actions, as they stand.
 
     Raises:
         ValueError: it is no version.
     """
-    actions = [read_json(line) for line in byte_lines(raw) if line.strip()]
+    actions = [read_json(line) for line in split_byte_lines(raw) if line.strip()]
     return [action["add"] for action in actions if "add" in action]

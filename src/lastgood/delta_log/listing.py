@@ -69,12 +69,12 @@ class DeltaLogListing:
         return runs[-1]
 
 
-def commit_name(version: int) -> str:
+def name_commit(version: int) -> str:
     """Name of the commit file of a version."""
     return f"{version:020d}.json"
 
 
-def checksum_name(version: int) -> str:
+def name_checksum(version: int) -> str:
     """Name of Delta's own checksum file of a version."""
     return f"{version:020d}.crc"
 
@@ -104,7 +104,7 @@ def list_delta_log(names: Iterable[str]) -> DeltaLogListing:
     )
 
 
-def staged_versions(names: Iterable[str]) -> BatchIds:
+def list_staged_versions(names: Iterable[str]) -> BatchIds:
     """The versions of which there is a file in one of `STAGED_FOLDERS`; which of them count, a catalog alone knows."""
     found = (_STAGED.fullmatch(name) for name in names)
     return BatchIds.of(int(each[1]) for each in found if each)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.lines import byte_lines
+from lastgood.checkpoint.lines import split_byte_lines
 from lastgood.delta_log.actions import read_action
 from lastgood.delta_log.listing import DELTA_LOG, LAST_CHECKPOINT, SIDECARS, list_delta_log
-from lastgood.delta_log.parquet_bounds import PageError, bounds_of
-from lastgood.delta_log.snapshot import pyarrow
+from lastgood.delta_log.parquet_bounds import PageError, measure_bounds
+from lastgood.delta_log.snapshot import import_pyarrow
 from lastgood.errors import Retry, StorageError
 from lastgood.storage.local_tree import LinkNotFollowedError
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
@@ -81,11 +81,11 @@ def require_own_files(storage: Storage, table: Location, *, deadline: Deadline) 
     _Look(storage, table, deadline).require()
 
 
-def leads_elsewhere(path: str) -> bool:
+def may_lead_elsewhere(path: str) -> bool:
     """Whether a path that a log names may lead out of its table, however often it is escaped.
 
     Example:
-        >>> leads_elsewhere("date=2026-11-21/part-0.parquet"), leads_elsewhere("a/%2e%2e/%2e%2e/b")
+        >>> may_lead_elsewhere("date=2026-11-21/part-0.parquet"), may_lead_elsewhere("a/%2e%2e/%2e%2e/b")
         (False, True)
     """
     for _ in range(_UNQUOTED_MAX):
@@ -116,7 +116,7 @@ class _Look:
     def require(self) -> None:
         ask_one(self._require_files, deadline=self._deadline, subject=str(self._table))
         names = list(self._storage.names(self._folder) or ())
-        files = set(self._told(self._folder, _counted(names)))
+        files = set(self._told(self._folder, _list_counted(names)))
         sidecars = sorted(each.path for each in files if each.path.startswith(f"{DELTA_LOG}/"))
         if sidecars:
             held = [path.rpartition("/")[2] for path in sidecars]
@@ -146,11 +146,11 @@ class _Look:
             raise StorageError(
                 "the log of the table is out of all proportion", subject=str(file), found=f"{len(raw):,} bytes and more"
             )
-        actions = _in_parquet(file, raw) if file.name.endswith(".parquet") else _in_json(file, raw)
-        return {each for action in actions for each in _named_by(action, file)}
+        actions = _read_parquet_actions(file, raw) if file.name.endswith(".parquet") else _read_json_actions(file, raw)
+        return {each for action in actions for each in _collect_named(action, file)}
 
     def _require_inside(self, each: _Named) -> None:
-        if each.is_absolute or leads_elsewhere(each.path):
+        if each.is_absolute or may_lead_elsewhere(each.path):
             what = "a deletion vector" if each.is_absolute else "a file"
             raise TableLeadsElsewhereError(self._table, f"{what} at {each.path}")
 
@@ -171,7 +171,7 @@ class _Look:
                         raise TableLeadsElsewhereError(here / entry.name, "neither a file nor a folder")
 
 
-def _counted(names: Sequence[str]) -> list[str]:
+def _list_counted(names: Sequence[str]) -> list[str]:
     """The files of a log that a reader of the newest version may open: those from its newest checkpoint on."""
     sure = [name for name in names if not _is_odd(name)]
     whole = [each.version for each in list_delta_log(sure).checkpoints]
@@ -191,7 +191,7 @@ def _is_odd(name: str) -> bool:
     return found is not None and _ID.fullmatch(found[1]) is None
 
 
-def _named_by(action: Mapping[str, Any], file: Location) -> Iterator[_Named]:
+def _collect_named(action: Mapping[str, Any], file: Location) -> Iterator[_Named]:
     for kind in _FILES:
         body = action.get(kind)
         if isinstance(body, Mapping):
@@ -199,15 +199,15 @@ def _named_by(action: Mapping[str, Any], file: Location) -> Iterator[_Named]:
             if isinstance(path, str):
                 yield _Named(path)
             if isinstance(vector, Mapping):
-                yield from _vector(vector, file)
+                yield from _collect_vector(vector, file)
     sidecar = action.get("sidecar")
     if isinstance(sidecar, Mapping) and isinstance(path := sidecar.get("path"), str):
-        if "/" in unquote(path) or "\\" in unquote(path) or leads_elsewhere(path):
+        if "/" in unquote(path) or "\\" in unquote(path) or may_lead_elsewhere(path):
             raise TableLeadsElsewhereError(file, f"a part of its checkpoint at {path}")
         yield _Named(f"{DELTA_LOG}/{SIDECARS}/{path}")
 
 
-def _vector(told: Mapping[str, Any], file: Location) -> Iterator[_Named]:
+def _collect_vector(told: Mapping[str, Any], file: Location) -> Iterator[_Named]:
     kind, where = told.get("storageType"), told.get("pathOrInlineDv")
     if kind is None and where is None:  # a row of Parquet without one
         return
@@ -217,14 +217,14 @@ def _vector(told: Mapping[str, Any], file: Location) -> Iterator[_Named]:
         yield _Named(where, is_absolute=True)
     elif kind == "u" and isinstance(where, str) and len(where) >= _UUID_CHARACTERS:
         folder = where[:-_UUID_CHARACTERS]
-        if leads_elsewhere(folder):
+        if may_lead_elsewhere(folder):
             raise TableLeadsElsewhereError(file, f"a deletion vector in the folder {folder}")
     else:
         raise TableLeadsElsewhereError(file, f"a deletion vector of the kind {kind}")
 
 
-def _in_json(file: Location, raw: bytes) -> Iterator[Mapping[str, Any]]:
-    for number, line in enumerate(byte_lines(raw), start=1):
+def _read_json_actions(file: Location, raw: bytes) -> Iterator[Mapping[str, Any]]:
+    for number, line in enumerate(split_byte_lines(raw), start=1):
         if line.strip():
             action = read_action(line, number)
             if isinstance(action, Damage):
@@ -232,13 +232,13 @@ def _in_json(file: Location, raw: bytes) -> Iterator[Mapping[str, Any]]:
             yield action
 
 
-def _in_parquet(file: Location, raw: bytes) -> Iterator[Mapping[str, Any]]:
-    parquet, arrow = pyarrow("pyarrow.parquet"), pyarrow("pyarrow")
+def _read_parquet_actions(file: Location, raw: bytes) -> Iterator[Mapping[str, Any]]:
+    parquet, arrow = import_pyarrow("pyarrow.parquet"), import_pyarrow("pyarrow")
     try:
         opened = parquet.ParquetFile(io.BytesIO(raw))
         there = [opened.metadata.schema.column(number).path for number in range(opened.metadata.num_columns)]
         columns = [name for name in _COLUMNS if name in there]
-        bounds = bounds_of(raw, opened.metadata, set(columns))
+        bounds = measure_bounds(raw, opened.metadata, set(columns))
         if bounds.excess is not None:
             raise StorageError("the log of the table is out of all proportion", subject=str(file), found=bounds.excess)
         for batch in opened.iter_batches(batch_size=min(bounds.rows_at_once, 65_536), columns=columns):

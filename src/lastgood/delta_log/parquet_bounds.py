@@ -49,7 +49,7 @@ class Bounds:
     bytes_max: int
 
 
-def bounds_of(raw: bytes, metadata: Any, columns: AbstractSet[str]) -> Bounds:
+def measure_bounds(raw: bytes, metadata: Any, columns: AbstractSet[str]) -> Bounds:
     """How much of a file may be read, and how.
 
     Args:
@@ -66,12 +66,12 @@ def bounds_of(raw: bytes, metadata: Any, columns: AbstractSet[str]) -> Bounds:
         (group.num_rows, group.column(number), metadata.schema.column(number))
         for group in groups
         for number in range(group.num_columns)
-        if not columns.isdisjoint(_names(group.column(number).path_in_schema))
+        if not columns.isdisjoint(_make_names(group.column(number).path_in_schema))
     ]
     unpacked, widest = 0, 0
     values: dict[str, int] = {}
     for rows, chunk, column in chunks:
-        pages = list(_pages(raw, chunk))
+        pages = list(_read_pages(raw, chunk))
         name = chunk.path_in_schema
         unpacked += sum(page.unpacked_bytes for page in pages)
         held = sum(page.values for page in pages if not page.is_dictionary)
@@ -90,11 +90,11 @@ def bounds_of(raw: bytes, metadata: Any, columns: AbstractSet[str]) -> Bounds:
     return Bounds(None, max(1, bytes_max // max(1, widest)), bytes_max)
 
 
-def _names(path: str) -> tuple[str, str]:
+def _make_names(path: str) -> tuple[str, str]:
     return path, path.partition(".")[0]
 
 
-def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:
+def _read_pages(raw: bytes, chunk: Any) -> Iterator[Page]:
     """The pages of a column, as far as a reader goes."""
     begin = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < begin:
@@ -105,7 +105,7 @@ def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:
     while at < end and left > 0:
         header = _Header(raw, at, end)
         fields = header.struct(_DEPTH_MAX)
-        page = _page(fields)
+        page = _parse_page(fields)
         packed = fields.get(_PACKED)
         if not isinstance(packed, int) or not 0 <= packed <= end - header.at:
             raise PageError(f"{chunk.path_in_schema}: a page that ends behind its column")
@@ -114,7 +114,7 @@ def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:
         at = header.at + packed
 
 
-def _page(fields: dict[int, Any]) -> Page:
+def _parse_page(fields: dict[int, Any]) -> Page:
     kinds = [number for number in _OF_KIND if isinstance(fields.get(number), dict)]
     kind = None
     if kinds:

@@ -43,7 +43,7 @@ _REDIRECT_PROPERTY = "delta.redirect"
 _REDIRECT_FEATURE = "redirect"
 
 
-def judging_obstacle(protocol: Protocol | None, metadata: TableMetadata | None) -> str | None:
+def find_judging_obstacle(protocol: Protocol | None, metadata: TableMetadata | None) -> str | None:
     """Why a table cannot be judged by its log, whatever that says; None if it can."""
     if protocol is None:
         return "the protocol of the table is not known"
@@ -56,10 +56,10 @@ def judging_obstacle(protocol: Protocol | None, metadata: TableMetadata | None) 
         return "the table is redirected to another one"
     if any(name.startswith(_REDIRECT_FEATURE) for name in features):
         return "the table may be redirected to another one"
-    return _unknown_version(protocol) or _unknown_feature(features)
+    return _find_unknown_version(protocol) or _find_unknown_feature(features)
 
 
-def _unknown_version(protocol: Protocol) -> str | None:
+def _find_unknown_version(protocol: Protocol) -> str | None:
     if protocol.min_reader_version not in READER_VERSIONS:
         return f"reader version {protocol.min_reader_version} is not known to lastgood"
     if protocol.min_writer_version not in WRITER_VERSIONS:
@@ -67,7 +67,7 @@ def _unknown_version(protocol: Protocol) -> str | None:
     return None
 
 
-def _unknown_feature(features: set[str]) -> str | None:
+def _find_unknown_feature(features: set[str]) -> str | None:
     unknown = sorted(features - READER_FEATURES - WRITER_FEATURES)
     if not unknown:
         return None

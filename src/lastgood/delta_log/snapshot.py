@@ -11,19 +11,19 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import byte_lines, is_long, read_object
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
+from lastgood.checkpoint.lines import is_long, read_object, split_byte_lines
 from lastgood.delta_log.actions import (
     Protocol,
     TableMetadata,
     Transaction,
-    malformed,
+    make_malformed,
     parse_metadata,
     parse_protocol,
     parse_transaction,
     read_action,
 )
-from lastgood.delta_log.parquet_bounds import VALUES_FREE, Bounds, PageError, bounds_of
+from lastgood.delta_log.parquet_bounds import VALUES_FREE, Bounds, PageError, measure_bounds
 from lastgood.errors import ExtraMissingError
 
 _ROWS_AT_ONCE = 65_536
@@ -44,11 +44,13 @@ class TableSnapshot:
     is_v2: bool = False
     """Whether it says that it is of version 2 of checkpoints, in which a file may have a name of its own."""
 
-    def merged(self, other: TableSnapshot) -> TableSnapshot | Damage:
+    def merge(self, other: TableSnapshot) -> TableSnapshot | Damage:
         """Two parts of one checkpoint as one; each thing stands in one of them."""
         twice = self.transactions.keys() & other.transactions.keys()
         if twice or (self.metadata and other.metadata) or (self.protocol and other.protocol):
-            return damaged(DamageKind.UNEXPECTED_JSON, f"two parts hold {next(iter(twice), 'protocol or metaData')}")
+            return make_damage(
+                DamageKind.UNEXPECTED_JSON, f"two parts hold {next(iter(twice), 'protocol or metaData')}"
+            )
         return dataclasses.replace(
             self,
             transactions={**self.transactions, **other.transactions},
@@ -75,7 +77,7 @@ def parse_checksum(version: int, raw: bytes, txn_id: str | None) -> TableSnapsho
     if not isinstance(transactions, list):
         return None
     table = {"metaData": fields.get("metadata"), "protocol": fields.get("protocol")}
-    found = _snapshot(version, [*({"txn": txn} for txn in transactions), table])
+    found = _make_snapshot(version, [*({"txn": txn} for txn in transactions), table])
     return None if isinstance(found, Damage) or found.metadata is None or found.protocol is None else found
 
 
@@ -86,15 +88,15 @@ def parse_checkpoint(version: int, name: str, raw: bytes) -> TableSnapshot | Dam
         ExtraMissingError: it is Parquet, and pyarrow is not installed.
     """
     if name.endswith(".json"):
-        actions = _json_actions(raw)
+        actions = _parse_json_actions(raw)
     else:
-        actions = _parquet_actions(name, raw)
+        actions = _read_parquet_actions(name, raw)
     if isinstance(actions, Damage):
         return actions
-    return _snapshot(version, actions)
+    return _make_snapshot(version, actions)
 
 
-def json_size(raw: bytes, name: str) -> int | None:
+def parse_json_size(raw: bytes, name: str) -> int | None:
     """The size that `_last_checkpoint` tells of a checkpoint file in version 2; None if it is about another one.
 
     In JSON a file that was cut off at the end of a line looks whole, and the transactions stand last.
@@ -109,9 +111,9 @@ def json_size(raw: bytes, name: str) -> int | None:
     return size if is_long(size) else None
 
 
-def _json_actions(raw: bytes) -> list[Mapping[str, Any]] | Damage:
+def _parse_json_actions(raw: bytes) -> list[Mapping[str, Any]] | Damage:
     actions: list[Mapping[str, Any]] = []
-    for number, line in enumerate(byte_lines(raw), start=1):
+    for number, line in enumerate(split_byte_lines(raw), start=1):
         if not line.strip():
             continue
         action = read_action(line, number)
@@ -121,32 +123,32 @@ def _json_actions(raw: bytes) -> list[Mapping[str, Any]] | Damage:
     return actions
 
 
-def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
-    parquet, arrow = pyarrow("pyarrow.parquet"), pyarrow("pyarrow")
+def _read_parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
+    parquet, arrow = import_pyarrow("pyarrow.parquet"), import_pyarrow("pyarrow")
     try:
         file = parquet.ParquetFile(io.BytesIO(raw))
         if file.metadata.num_rows > max(VALUES_FREE, len(raw)):  # a row of a file takes more than a byte, packed or not
-            return damaged(DamageKind.TOO_LARGE, f"{name}: {file.metadata.num_rows} rows in {len(raw)} bytes")
+            return make_damage(DamageKind.TOO_LARGE, f"{name}: {file.metadata.num_rows} rows in {len(raw)} bytes")
         columns = [column for column in _KINDS if column in file.schema_arrow.names]
-        bounds = bounds_of(raw, file.metadata, set(columns))
+        bounds = measure_bounds(raw, file.metadata, set(columns))
         if bounds.excess is not None:
-            return damaged(DamageKind.TOO_LARGE, f"{name}: {bounds.excess}")
-        return _rows(name, file, arrow.schema(map(_plain, map(file.schema_arrow.field, columns))), bounds)
+            return make_damage(DamageKind.TOO_LARGE, f"{name}: {bounds.excess}")
+        return _read_rows(name, file, arrow.schema(map(_make_plain, map(file.schema_arrow.field, columns))), bounds)
     except (arrow.ArrowException, OSError, UnicodeDecodeError, PageError) as error:
-        return damaged(DamageKind.BAD_HEADER, f"{name}: {error}")
+        return make_damage(DamageKind.BAD_HEADER, f"{name}: {error}")
 
 
-def _plain(field: Any) -> Any:
+def _make_plain(field: Any) -> Any:
     """The same column with each text in full: the file may say that it is to be read as references to a few."""
     kind = field.type
-    if isinstance(kind, pyarrow("pyarrow").DictionaryType):
+    if isinstance(kind, import_pyarrow("pyarrow").DictionaryType):
         return field.with_type(kind.value_type)
-    if isinstance(kind, pyarrow("pyarrow").StructType):
-        return field.with_type(pyarrow("pyarrow").struct([_plain(each) for each in kind]))
+    if isinstance(kind, import_pyarrow("pyarrow").StructType):
+        return field.with_type(import_pyarrow("pyarrow").struct([_make_plain(each) for each in kind]))
     return field
 
 
-def _rows(name: str, file: Any, schema: Any, bounds: Bounds) -> list[Mapping[str, Any]] | Damage:
+def _read_rows(name: str, file: Any, schema: Any, bounds: Bounds) -> list[Mapping[str, Any]] | Damage:
     """The actions of a file, as far as they take no more room than its bounds: a text may stand for a million."""
     actions: list[Mapping[str, Any]] = []
     left = bounds.bytes_max
@@ -154,19 +156,21 @@ def _rows(name: str, file: Any, schema: Any, bounds: Bounds) -> list[Mapping[str
         rows = found.select(schema.names).cast(schema)
         left -= rows.nbytes
         if left < 0:
-            return damaged(DamageKind.TOO_LARGE, f"{name}: more than {bounds.bytes_max} bytes in {len(actions)} rows")
+            return make_damage(
+                DamageKind.TOO_LARGE, f"{name}: more than {bounds.bytes_max} bytes in {len(actions)} rows"
+            )
         for column in schema.names:
             actions += [{column: value} for value in rows.column(column).drop_null().to_pylist()]
     return actions
 
 
-def _snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot | Damage:
+def _make_snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot | Damage:
     """The state that actions of one file tell; each thing is told once."""
     reading = _Reading(version)
     for action in actions:
         for kind, body in action.items():
             if kind in _KINDS and body is not None and not (isinstance(body, dict) and reading.take(kind, body)):
-                return malformed(kind, body)
+                return make_malformed(kind, body)
     return TableSnapshot(
         version, reading.transactions, reading.metadata, reading.protocol, frozenset(reading.sidecars), reading.is_v2
     )
@@ -209,7 +213,7 @@ class _Reading:
         return True
 
 
-def pyarrow(module: str) -> ModuleType:
+def import_pyarrow(module: str) -> ModuleType:
     """A module of pyarrow.
 
     Raises:

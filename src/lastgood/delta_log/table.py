@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.reader import read_file
 from lastgood.delta_log.actions import (
@@ -29,13 +29,13 @@ from lastgood.delta_log.listing import (
     STAGED_FOLDERS,
     CheckpointFiles,
     DeltaLogListing,
-    checksum_name,
-    commit_name,
     list_delta_log,
-    staged_versions,
+    list_staged_versions,
+    name_checksum,
+    name_commit,
 )
-from lastgood.delta_log.protocol import judging_obstacle
-from lastgood.delta_log.snapshot import TableSnapshot, json_size, parse_checkpoint, parse_checksum
+from lastgood.delta_log.protocol import find_judging_obstacle
+from lastgood.delta_log.snapshot import TableSnapshot, parse_checkpoint, parse_checksum, parse_json_size
 from lastgood.errors import ExtraMissingError
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, Storage
@@ -83,7 +83,7 @@ class TableLog:
 
         Then nothing that the log does not show is known to be absent, and nothing that it shows to be shown still.
         """
-        return judging_obstacle(self.protocol, self.metadata) or self.newer or self.contested
+        return find_judging_obstacle(self.protocol, self.metadata) or self.newer or self.contested
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,19 @@ def read_table_log(
     listing = list_delta_log(names)
     newest = listing.newest
     reader = _Reader(storage, folder, deadline)
-    newer = _newer(listing, reader.staged(names), has_pointer=LAST_CHECKPOINT in names)
+    newer = _find_newer(listing, reader.staged(names), has_pointer=LAST_CHECKPOINT in names)
     if newest is None:
         if newer is None:
             return None
-        return damaged(DamageKind.MISSING_PART, newer)
+        return make_damage(DamageKind.MISSING_PART, newer)
     checkpoint = None
     if listing.checkpoints:
         checkpoint = listing.checkpoints[-1]
     covered = checkpoint.version if checkpoint else -1
     unbroken = listing.unbroken
     if covered < newest and unbroken.start > covered + 1:
-        missing = damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
-        return _damage(missing, reader.answers(unbroken[-commits_max:]))
+        missing = make_damage(DamageKind.MISSING_PART, name_commit(unbroken.start - 1))
+        return _make_log_damage(missing, reader.answers(unbroken[-commits_max:]))
     if since is None:
         wanted = newest - commits_max + 1
     else:
@@ -149,12 +149,12 @@ def read_table_log(
     if isinstance(commits, Damage):
         return commits
     if first > 0:
-        return _assembled(str(table), listing, commits, reader.snapshot(listing, checkpoint, commits), newer)
-    found = _assembled(str(table), listing, commits, TableSnapshot(-1), newer)
+        return _assemble(str(table), listing, commits, reader.snapshot(listing, checkpoint, commits), newer)
+    found = _assemble(str(table), listing, commits, TableSnapshot(-1), newer)
     return replace(found, contested=reader.contested(checkpoint, commits))
 
 
-def _newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
+def _find_newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
     """What speaks for versions above the newest that is there; None if nothing does.
 
     Args:
@@ -175,7 +175,7 @@ def _newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> 
     return None
 
 
-def _assembled(
+def _assemble(
     location: str,
     listing: DeltaLogListing,
     commits: Sequence[TableCommit],
@@ -208,7 +208,7 @@ def _assembled(
     )
 
 
-def _damage(found: Damage, answers: Sequence[TableCommit | Damage | None]) -> LogDamage:
+def _make_log_damage(found: Damage, answers: Sequence[TableCommit | Damage | None]) -> LogDamage:
     marks: dict[str, int] = {}
     for commit in answers:
         if isinstance(commit, TableCommit):
@@ -216,7 +216,7 @@ def _damage(found: Damage, answers: Sequence[TableCommit | Damage | None]) -> Lo
     return LogDamage(found.kind, found.found, found.line, marks)
 
 
-def _agrees(found: TableSnapshot, commits: Sequence[TableCommit]) -> bool:
+def _is_agreeing(found: TableSnapshot, commits: Sequence[TableCommit]) -> bool:
     """Whether a checksum file tells what the commits do that were read; Delta itself goes by the commits."""
     last: dict[str, Transaction] = {}
     metadata, protocol = found.metadata, found.protocol
@@ -227,7 +227,7 @@ def _agrees(found: TableSnapshot, commits: Sequence[TableCommit]) -> bool:
     return found.metadata == metadata and found.protocol == protocol and last.items() <= told.items()
 
 
-def _contradiction(found: TableSnapshot, commits: Sequence[TableCommit]) -> str | None:
+def _find_contradiction(found: TableSnapshot, commits: Sequence[TableCommit]) -> str | None:
     """What a checkpoint tells otherwise than the commits that it stands for; None for nothing.
 
     Versions that were taken away by hand leave it behind, and others come in their place: then it is of another life.
@@ -271,8 +271,8 @@ class _Reader:
             each for each in zip(versions, answers, strict=True) if not isinstance(each[1], TableCommit)
         )
         if not isinstance(wrong, Damage):
-            return _damage(damaged(DamageKind.MISSING_PART, commit_name(version)), answers)
-        return _damage(damaged(wrong.kind, f"{commit_name(version)}: {wrong.found}", wrong.line), answers)
+            return _make_log_damage(make_damage(DamageKind.MISSING_PART, name_commit(version)), answers)
+        return _make_log_damage(make_damage(wrong.kind, f"{name_commit(version)}: {wrong.found}", wrong.line), answers)
 
     def answers(self, versions: range) -> list[TableCommit | Damage | None]:
         """What is in the commit files of these versions; None where there is none."""
@@ -288,7 +288,7 @@ class _Reader:
         """The versions that wait for a catalog, or did."""
         folders = [name for name in STAGED_FOLDERS if f"{name}/" in names]
         found = [name for folder in folders for name in self._names(folder)]
-        return staged_versions(found)
+        return list_staged_versions(found)
 
     def snapshot(
         self, listing: DeltaLogListing, checkpoint: CheckpointFiles | None, commits: Sequence[TableCommit]
@@ -296,10 +296,10 @@ class _Reader:
         """The state at the newest version, from its `.crc` file if that will do; else that of the checkpoint."""
         if commits and commits[-1].version in listing.checksums:
             found = self._checksum(commits[-1])
-            if found is not None and _agrees(found, commits):
+            if found is not None and _is_agreeing(found, commits):
                 return found
         if checkpoint is None:
-            return damaged(DamageKind.MISSING_PART, "no checkpoint")
+            return make_damage(DamageKind.MISSING_PART, "no checkpoint")
         return self._checkpoint(checkpoint, commits)
 
     def contested(self, checkpoint: CheckpointFiles | None, commits: Sequence[TableCommit]) -> str | None:
@@ -321,20 +321,20 @@ class _Reader:
         merged = TableSnapshot(checkpoint.version)
         for name in checkpoint.names:
             part = self._checkpoint_part(checkpoint.version, name)
-            together = part if isinstance(part, Damage) else merged.merged(part)
+            together = part if isinstance(part, Damage) else merged.merge(part)
             if isinstance(together, Damage):
                 return together
             merged = together
         lacking = self._incomplete(merged, checkpoint)
         if lacking is not None:
             return lacking
-        contradiction = _contradiction(merged, commits)
+        contradiction = _find_contradiction(merged, commits)
         if contradiction is None:
             return merged
-        return damaged(DamageKind.CHECKSUM_MISMATCH, contradiction)
+        return make_damage(DamageKind.CHECKSUM_MISMATCH, contradiction)
 
     def _checksum(self, commit: TableCommit) -> TableSnapshot | None:
-        file = self._folder / checksum_name(commit.version)
+        file = self._folder / name_checksum(commit.version)
         raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
         if raw is None:
             return None
@@ -344,28 +344,28 @@ class _Reader:
         """What a checkpoint lacks; None if it is whole."""
         if found.protocol is None or found.metadata is None:
             missing = "protocol" if found.protocol is None else "metaData"
-            return damaged(DamageKind.MISSING_PART, f"no {missing} in {checkpoint.names[0]}")
+            return make_damage(DamageKind.MISSING_PART, f"no {missing} in {checkpoint.names[0]}")
         if not found.is_v2 and checkpoint.has_own_name:
-            return damaged(DamageKind.MISSING_PART, f"no checkpointMetadata in {checkpoint.names[0]}")
+            return make_damage(DamageKind.MISSING_PART, f"no checkpointMetadata in {checkpoint.names[0]}")
         lost = found.sidecars - set(self._names(SIDECARS)) if found.sidecars else ()
         if not lost:
             return None
-        return damaged(DamageKind.MISSING_PART, f"{SIDECARS}/{min(lost)}")
+        return make_damage(DamageKind.MISSING_PART, f"{SIDECARS}/{min(lost)}")
 
     def _commit(self, version: int) -> TableCommit | Damage | None:
-        file = self._folder / commit_name(version)
+        file = self._folder / name_commit(version)
         return read_file(self._storage, file, partial(parse_commit, version), limit=_COMMIT_BYTES_MAX)
 
     def _checkpoint_part(self, version: int, name: str) -> TableSnapshot | Damage:
         file = self._folder / name
         raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
         if raw is None:
-            return damaged(DamageKind.MISSING_PART, name)
+            return make_damage(DamageKind.MISSING_PART, name)
         size = None
         if name.endswith(".json"):
             size = self._told_size(name)
         if size is not None and size != len(raw):
-            return damaged(DamageKind.TRUNCATED, f"{name}: {len(raw)} bytes of {size}")
+            return make_damage(DamageKind.TRUNCATED, f"{name}: {len(raw)} bytes of {size}")
         return parse_checkpoint(version, name, raw)
 
     def _told_size(self, name: str) -> int | None:
@@ -373,7 +373,7 @@ class _Reader:
         raw = self._ask(lambda: self._storage.read(pointer, limit=_LAST_CHECKPOINT_BYTES_MAX))
         if raw is None:
             return None
-        return json_size(raw, name)
+        return parse_json_size(raw, name)
 
     def _names(self, below: str) -> list[str]:
         folder = self._folder / below

@@ -146,7 +146,7 @@ class Application:
             error = run.code.exception(PATIENCE_SECONDS)
         except concurrent.futures.TimeoutError:
             self._end(run)
-            raise _too_long("the run to end") from None
+            raise _make_too_long_error("the run to end") from None
         if error is not None and not isinstance(error, LastgoodError):
             raise error
         return error
@@ -196,12 +196,12 @@ class Application:
                 self._told(killed)
                 return killed
             self.tell(f"batch {batch} was committed just before: once more")
-        raise _too_long("a batch to kill the driver in")
+        raise _make_too_long_error("a batch to kill the driver in")
 
     def await_commits(self, count: int) -> None:
         """Wait until so many more batches are committed than now."""
-        before = _number(self.progress.committed)
-        self.await_that("batches to commit", lambda: _number(self.progress.committed) - before >= count or None)
+        before = _number_batch(self.progress.committed)
+        self.await_that("batches to commit", lambda: _number_batch(self.progress.committed) - before >= count or None)
 
     def await_event(self, kind: type[_E], since: int, *, after: float = 0.0) -> _E:
         """Wait for the first event of one kind since a mark, and not before a Unix time in seconds."""
@@ -224,7 +224,7 @@ class Application:
                 return got
             self._check()
             time.sleep(_POLL_SECONDS)
-        raise _too_long(what)
+        raise _make_too_long_error(what)
 
     def tell(self, sentence: str) -> None:
         """Tell what is done next."""
@@ -260,9 +260,9 @@ class Application:
         self._tell(event)
 
 
-def _number(batch: int | None) -> int:
+def _number_batch(batch: int | None) -> int:
     return -1 if batch is None else batch
 
 
-def _too_long(what: str) -> DemoFailedError:
+def _make_too_long_error(what: str) -> DemoFailedError:
     return DemoFailedError(f"waited {PATIENCE_SECONDS:.0f} s for {what}", effect="nothing was counted")

@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterator
 
 from lastgood.demo.events import Scene
-from lastgood.demo.scenes import ready, scene, seconds_of, told
+from lastgood.demo.scenes import await_plan_told, make_scene, measure_seconds, require_ready
 from lastgood.demo.script import SCENES, Script
 from lastgood.demo.stage import DemoStage
 from lastgood.supervise.events import Repaired
 
 
-def deleted(stage: DemoStage, script: Script) -> Iterator[Scene]:
+def play_deleted(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`c`: rebuilt from the mirror; then once more, from the table's own columns."""
-    yield _deleted(
+    yield _play_deleted(
         stage,
         script,
         mirror_too=False,
@@ -22,7 +22,7 @@ def deleted(stage: DemoStage, script: Script) -> Iterator[Scene]:
         broke="somebody deletes the checkpoint, to begin afresh",
         did="every log put back as the mirror holds it; the query goes on with its id and its numbers",
     )
-    yield _deleted(
+    yield _play_deleted(
         stage,
         script,
         mirror_too=True,
@@ -32,9 +32,9 @@ def deleted(stage: DemoStage, script: Script) -> Iterator[Scene]:
     )
 
 
-def _deleted(stage: DemoStage, script: Script, *, mirror_too: bool, title: str, broke: str, did: str) -> Scene:
+def _play_deleted(stage: DemoStage, script: Script, *, mirror_too: bool, title: str, broke: str, did: str) -> Scene:
     application = stage.application
-    ready(stage, script)
+    require_ready(stage, script)
     application.stop()
     stage.send(script.share("c") // 2)
     stage.lose_checkpoint(mirror_too=mirror_too)
@@ -42,7 +42,7 @@ def _deleted(stage: DemoStage, script: Script, *, mirror_too: bool, title: str, 
     at = time.time()
     mark = application.start(limit=script.limit)
     repaired = application.await_event(Repaired, mark)
-    seconds = seconds_of(stage, mark, since="after `lastgood run`", at=at, detected_at=repaired.at)
-    shown = scene("c", told(stage, mark), at=at, title=title, broke=broke, did=did, seconds=seconds)
+    seconds = measure_seconds(stage, mark, since="after `lastgood run`", at=at, detected_at=repaired.at)
+    shown = make_scene("c", await_plan_told(stage, mark), at=at, title=title, broke=broke, did=did, seconds=seconds)
     stage.settle()
     return shown

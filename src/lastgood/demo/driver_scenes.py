@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from lastgood.demo.events import Scene
-from lastgood.demo.scenes import ready, scene, seconds_of, told
+from lastgood.demo.scenes import await_plan_told, make_scene, measure_seconds, require_ready
 from lastgood.demo.script import Script
 from lastgood.demo.stage import DemoStage
 from lastgood.settings.policy import Policy
-from lastgood.sources.kafka.ranges import offset_count
+from lastgood.sources.kafka.ranges import count_offsets
 from lastgood.supervise.events import Ended, Recovered, Repaired
 
 SAME_BATCH = 2
@@ -20,7 +20,7 @@ _FILES_PER_BATCH = 10
 _JAVA_CLASS = re.compile(r"^[\w.$]+: ")
 
 
-def small_driver(script: Script) -> dict[str, str]:
+def make_small_driver(script: Script) -> dict[str, str]:
     """Spark's settings for a driver that a batch of today's limit suits, and not one of eight times as many records.
 
     The results of a job grow with its files, and what the driver takes of them is bounded
@@ -32,7 +32,7 @@ def small_driver(script: Script) -> dict[str, str]:
     }
 
 
-def killed(stage: DemoStage, script: Script) -> Iterator[Scene]:
+def play_killed(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`a`: kill -9 at a random instant of a batch, again and again."""
     application, chance = stage.application, random.Random(script.seed)  # noqa: S311 - instants, not secrets
     stage.send(script.first, rate=script.rate)
@@ -44,10 +44,10 @@ def killed(stage: DemoStage, script: Script) -> Iterator[Scene]:
         mark = application.mark
         kill = application.kill_in_a_batch(chance)
         ended = application.await_event(Ended, mark, after=kill.at)
-        seconds = seconds_of(stage, mark, since="after the kill", at=kill.at, detected_at=ended.at)
-        yield scene(
+        seconds = measure_seconds(stage, mark, since="after the kill", at=kill.at, detected_at=ended.at)
+        yield make_scene(
             "a",
-            told(stage, mark),
+            await_plan_told(stage, mark),
             at=kill.at,
             broke=f"kill -9 of driver {kill.pid} inside batch {kill.batch}",
             did=f"a plain restart: Spark runs batch {kill.batch} again with its recorded ranges",
@@ -56,27 +56,27 @@ def killed(stage: DemoStage, script: Script) -> Iterator[Scene]:
     stage.settle()
 
 
-def too_large(stage: DemoStage, script: Script) -> Iterator[Scene]:
+def play_too_large(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`b`: a backlog is planned as one batch; the limit that is set then changes nothing about it."""
     application = stage.application
-    ready(stage, script)
+    require_ready(stage, script)
     application.stop()
     stage.send(script.share("b"))
     stage.await_sent()
     mark = application.start(Policy(same_batch=SAME_BATCH))
     batch = application.await_that("a batch without a limit", lambda: application.progress.in_flight)
-    size = offset_count(stage.read_by(batch))
+    size = count_offsets(stage.read_by(batch))
     application.limit(script.limit)
     application.tell(f"batch {batch} is planned with {size:,} records; the limit is {script.limit:,} from now on")
     repaired = application.await_event(Repaired, mark)
     failures = [each for each in application.events(Ended, mark) if each.at <= repaired.at]
     last = failures[-1].at
-    seconds = seconds_of(stage, mark, since="after the last failure", at=last, detected_at=repaired.at)
-    plan = told(stage, mark)
+    seconds = measure_seconds(stage, mark, since="after the last failure", at=last, detected_at=repaired.at)
+    plan = await_plan_told(stage, mark)
     stage.settle()
     first = application.await_event(Recovered, mark).batch
     batches = (application.progress.committed or first) - first + 1
-    yield scene(
+    yield make_scene(
         "b",
         plan,
         at=last,

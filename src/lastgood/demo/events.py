@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lastgood.sources.kafka.ranges import Ranges, offset_count, ranges_to_json
+from lastgood.sources.kafka.ranges import Ranges, count_offsets, ranges_to_json
 from lastgood.supervise.events import Event
 
 
@@ -65,12 +65,12 @@ class Scene(Event):
     @property
     def lost_count(self) -> int:
         """How many records are lost."""
-        return offset_count(self.lost)
+        return count_offsets(self.lost)
 
     @property
     def doubled_count(self) -> int:
         """How many records come twice."""
-        return offset_count(self.doubled)
+        return count_offsets(self.doubled)
 
     def to_json(self) -> dict[str, Any]:
         """As every event; ranges are `[from, to)` in offsets."""

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.demo.application import DemoFailedError
-from lastgood.demo.checkpoint_scenes import deleted
-from lastgood.demo.driver_scenes import killed, small_driver, too_large
+from lastgood.demo.checkpoint_scenes import play_deleted
+from lastgood.demo.driver_scenes import make_small_driver, play_killed, play_too_large
 from lastgood.demo.events import Scene
-from lastgood.demo.offset_scenes import outage, stable_offsets
+from lastgood.demo.offset_scenes import play_outage, play_stable_offsets
 from lastgood.demo.script import Script
 from lastgood.demo.stage import DemoStage, open_stage, set_up
 from lastgood.demo.tally import DemoTally, count
 from lastgood.errors import LastgoodError, UsageError
-from lastgood.sources.kafka.ranges import Ranges, union
+from lastgood.sources.kafka.ranges import Ranges, unite
 from lastgood.supervise.events import Event
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
-    "a": killed,
-    "b": too_large,
-    "c": deleted,
-    "d": stable_offsets,
-    "e": outage,
+    "a": play_killed,
+    "b": play_too_large,
+    "c": play_deleted,
+    "d": play_stable_offsets,
+    "e": play_outage,
 }
 
 
@@ -37,7 +37,7 @@ _PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
 class Demo(JsonValue):
     """What the demo showed."""
 
-    json = form("*tally flights=tally.sent seconds=_seconds scenes folder kafka=bootstrap", texts="folder")
+    json = make_form("*tally flights=tally.sent seconds=_seconds scenes folder kafka=bootstrap", texts="folder")
     """The object that `--format json` ends with."""
 
     scenes: tuple[Scene, ...]
@@ -82,10 +82,10 @@ def demo(
     parts = set_up(tell)
     began = time.monotonic()
     if "b" in script.scenes:
-        conf = small_driver(script)
+        conf = make_small_driver(script)
     else:
         conf = {}
-    with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf, parts=parts) as stage:
+    with _open_work_folder(folder) as work, open_stage(work, tell=tell, conf=conf, parts=parts) as stage:
         scenes: list[Scene] = []
         for letter in script.scenes:
             for scene in _PLAYS[letter](stage, script):
@@ -96,8 +96,8 @@ def demo(
         stage.application.tell("all flights are committed; counting them")
         tally = count(
             stage,
-            lost=_all(each.lost for each in scenes),
-            doubled=_all(each.doubled for each in scenes),
+            lost=_unite_all(each.lost for each in scenes),
+            doubled=_unite_all(each.doubled for each in scenes),
             progress=stage.application.tell,
         )
         shown = Demo(tuple(scenes), tally, time.monotonic() - began, work, stage.broker.bootstrap)
@@ -106,13 +106,13 @@ def demo(
     return shown
 
 
-def _all(ranges: Iterable[Ranges]) -> Ranges:
+def _unite_all(ranges: Iterable[Ranges]) -> Ranges:
     nothing: Ranges = {}
-    return functools.reduce(union, ranges, nothing)
+    return functools.reduce(unite, ranges, nothing)
 
 
 @contextlib.contextmanager
-def _work_folder(given: Path | None) -> Iterator[Path]:
+def _open_work_folder(given: Path | None) -> Iterator[Path]:
     """The folder that was given, else one that is removed at the end, unless its logs tell what failed."""
     work = (given or Path(tempfile.mkdtemp(prefix="lastgood-demo-"))).absolute()
     work.mkdir(parents=True, exist_ok=True)

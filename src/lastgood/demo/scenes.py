@@ -9,12 +9,12 @@ from lastgood.demo.application import DemoFailedError
 from lastgood.demo.events import Scene, Seconds
 from lastgood.demo.script import SCENES, Script
 from lastgood.demo.stage import DemoStage
-from lastgood.journal.incident import ranges_of
-from lastgood.sources.kafka.ranges import Ranges, offset_count, union
+from lastgood.journal.incident import list_ranges
+from lastgood.sources.kafka.ranges import Ranges, count_offsets, unite
 from lastgood.supervise.events import Committed, PromiseChecked, Started
 
 
-def ready(stage: DemoStage, script: Script) -> None:
+def require_ready(stage: DemoStage, script: Script) -> None:
     """The application runs with today's limit, and has read all that there is: also where this is the first scene."""
     if not stage.application.is_running:
         stage.send(script.first)
@@ -22,7 +22,7 @@ def ready(stage: DemoStage, script: Script) -> None:
     stage.settle()
 
 
-def seconds_of(stage: DemoStage, mark: int, *, since: str, at: float, detected_at: float) -> Seconds:
+def measure_seconds(stage: DemoStage, mark: int, *, since: str, at: float, detected_at: float) -> Seconds:
     """How quickly lastgood went; waits for the first new batch.
 
     Args:
@@ -37,7 +37,7 @@ def seconds_of(stage: DemoStage, mark: int, *, since: str, at: float, detected_a
     return Seconds(since, *(round(each - at, 2) for each in (detected_at, started.at, first.at)))
 
 
-def told(stage: DemoStage, mark: int) -> Mapping[str, Any]:
+def await_plan_told(stage: DemoStage, mark: int) -> Mapping[str, Any]:
     """The plan that lastgood went by, as it has written it down; waits until it was held against the first new batch.
 
     Raises:
@@ -52,7 +52,7 @@ def told(stage: DemoStage, mark: int) -> Mapping[str, Any]:
     return plan
 
 
-def scene(  # noqa: PLR0913 - all but what it is about by name
+def make_scene(  # noqa: PLR0913 - all but what it is about by name
     letter: str,
     plan: Mapping[str, Any],
     *,
@@ -72,17 +72,17 @@ def scene(  # noqa: PLR0913 - all but what it is about by name
         did=did,
         guarantee=str(plan["guarantee"]).replace("_", " "),
         seconds=seconds,
-        reread=offset_count(priced(plan, "reread")),
-        lost=priced(plan, "lost"),
-        doubled=priced(plan, "duplicated"),
+        reread=count_offsets(sum_price(plan, "reread")),
+        lost=sum_price(plan, "lost"),
+        doubled=sum_price(plan, "duplicated"),
         beside=beside,
     )
 
 
-def priced(plan: Mapping[str, Any], what: str) -> Ranges:
+def sum_price(plan: Mapping[str, Any], what: str) -> Ranges:
     """What a plan says of all sources: `reread`, `lost`, `duplicated`."""
     found: Ranges = {}
     for source in plan["sources"]:
-        for topic, partition, start, end in ranges_of(source, what):
-            found = union(found, {topic: {partition: ((start, end),)}})
+        for topic, partition, start, end in list_ranges(source, what):
+            found = unite(found, {topic: {partition: ((start, end),)}})
     return found

@@ -32,12 +32,12 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.demo.application import Application, DemoFailedError
 from lastgood.demo.events import SceneStep
 from lastgood.journal.incident import Incident
-from lastgood.journal.incidents import last_incident
+from lastgood.journal.incidents import find_last_incident
 from lastgood.lab.class_archive import make_class_archive
-from lastgood.lab.examples import flights_folder
+from lastgood.lab.examples import locate_flights
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.lab.spark import find_default_spark, make_small_conf, submit_command
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.positions import StartChoice
 from lastgood.operations.recover import recover
@@ -49,7 +49,7 @@ from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.config import ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.target import Target
-from lastgood.sources.kafka.ranges import Ranges, planned
+from lastgood.sources.kafka.ranges import Ranges, find_planned_ranges
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.supervise.events import Event
@@ -92,12 +92,12 @@ def set_up(tell: Callable[[Event], None] = lambda _: None) -> Parts:
     """
 
     def progress(text: str) -> None:
-        tell(_step(text))
+        tell(_make_step(text))
 
-    spark, java = default_spark(), find_java(os.environ)
+    spark, java = find_default_spark(), find_java(os.environ)
     jars = fetch_jars(["spark", "broker"], java=java, progress=progress)
     archive = make_class_archive(CLASSES_JOB, environment=spark, java=java, jars=jars["spark"], progress=progress)
-    return Parts(java, jars, small_conf(jars["spark"], archive=archive))
+    return Parts(java, jars, make_small_conf(jars["spark"], archive=archive))
 
 
 @contextlib.contextmanager
@@ -125,8 +125,8 @@ def open_stage(
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(KafkaBroker(folder / "kafka", java=parts.java, jars=parts.jars["broker"]))
         broker.create_topic(TOPIC, partitions=PARTITIONS)
-        tell(_step(f"Kafka answers at {broker.bootstrap}, topic {TOPIC} with {PARTITIONS} partitions"))
-        pipeline = _pipeline(folder, broker, parts.java, {**parts.conf, **(conf or {})})
+        tell(_make_step(f"Kafka answers at {broker.bootstrap}, topic {TOPIC} with {PARTITIONS} partitions"))
+        pipeline = _make_pipeline(folder, broker, parts.java, {**parts.conf, **(conf or {})})
         application = Application(pipeline, options=folder / _OPTIONS, log=folder / "flights.log", tell=tell)
         stack.callback(application.close)
         stage = DemoStage(folder, broker, application)
@@ -134,13 +134,13 @@ def open_stage(
         yield stage
 
 
-def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, str]) -> Pipeline:
+def _make_pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, str]) -> Pipeline:
     """The flights application as it stands among the examples, and what a `lastgood.toml` would say of it."""
-    spark = default_spark()
+    spark = find_default_spark()
     checkpoint, table = str(folder / "checkpoint"), str(folder / "table")
     arguments = ["--bootstrap-servers", broker.bootstrap, "--topic", TOPIC, "--trigger", "200 milliseconds"]
     arguments += ["--table", table, "--checkpoint", checkpoint]
-    application = flights_folder() / _APPLICATION
+    application = locate_flights() / _APPLICATION
     command = submit_command(application, arguments, environment=spark, conf=conf)
     start = folder / _START
     start.write_text(f"exec {shlex.join(command)} $(cat {shlex.quote(str(folder / _OPTIONS))})\n")
@@ -277,7 +277,7 @@ class DemoStage:
         else:
             initial = parse_initial_offset((self.checkpoint / SOURCES / "0" / "0").read_bytes())
             start = self._of(initial.offset if isinstance(initial, InitialOffset) else initial, batch)
-        return planned({TOPIC: start}, {TOPIC: self.end_of(batch)})
+        return find_planned_ranges({TOPIC: start}, {TOPIC: self.end_of(batch)})
 
     def lose_checkpoint(self, *, mirror_too: bool = False) -> None:
         """Delete the checkpoint, as somebody does who wants to begin afresh; also all that lastgood keeps beside it."""
@@ -289,7 +289,7 @@ class DemoStage:
         """Let Kafka delete all records below these offsets, by partition; what of it no committed batch has read."""
         self.broker.delete_records(TOPIC, before)
         unread = {each: offset for each, offset in self.committed().items() if each in before}
-        return planned({TOPIC: unread}, {TOPIC: before})
+        return find_planned_ranges({TOPIC: unread}, {TOPIC: before})
 
     def plan(self, goal: str = "resume", where: StartChoice | None = None) -> Plan:
         """What `lastgood plan` says; nothing is changed.
@@ -318,7 +318,7 @@ class DemoStage:
             DemoFailedError: nothing.
         """
         location = parse_location(str(self.checkpoint))
-        found = last_incident(open_storage(location), location)
+        found = find_last_incident(open_storage(location), location)
         if found is None:
             raise DemoFailedError("lastgood has written nothing down", subject=str(self.mirror))
         return found
@@ -335,7 +335,7 @@ class DemoStage:
         return dict(offset.topics[TOPIC])
 
     def _producer(self, topic: str, first: int, count: int, rate: float) -> Child:
-        command = [sys.executable, str(flights_folder() / "produce.py"), "--bootstrap-servers", self.broker.bootstrap]
+        command = [sys.executable, str(locate_flights() / "produce.py"), "--bootstrap-servers", self.broker.bootstrap]
         command += ["--topic", topic, "--rate", str(rate), "--start", str(first), "--limit", str(count)]
         with self._log.open("ab") as log:
             return Child(command, output=log)
@@ -353,5 +353,5 @@ class DemoStage:
             )
 
 
-def _step(sentence: str) -> SceneStep:
+def _make_step(sentence: str) -> SceneStep:
     return SceneStep(at=time.time(), sentence=sentence)

@@ -8,10 +8,10 @@ from typing import Any
 
 from lastgood.audit.spark_job import run_audit
 from lastgood.demo.stage import TOPIC, DemoStage
-from lastgood.sources.kafka.ranges import Ranges, common, offset_count, ranges_to_json, union
+from lastgood.sources.kafka.ranges import Ranges, count_offsets, intersect, ranges_to_json, unite
 from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, AuditSpec, Difference, SinkTable, parse_columns
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 ARCHIVE = f"{TOPIC}-archive"
 
@@ -35,7 +35,7 @@ class Compared:
 class DemoTally(JsonValue):
     """What was said, and what was counted."""
 
-    json = form("as_said=is_as_said exact=_exact sent said=_said counted=_counted audit")
+    json = make_form("as_said=is_as_said exact=_exact sent said=_said counted=_counted audit")
     """Both, per topic and partition, as `[from, to)` in offsets."""
 
     sent: int
@@ -47,12 +47,12 @@ class DemoTally(JsonValue):
     @property
     def lost(self) -> Ranges:
         """The offsets of which no row is in the table."""
-        return _ranges(self.audit.lost)
+        return _collect_ranges(self.audit.lost)
 
     @property
     def doubled(self) -> Ranges:
         """The offsets of which more than one row is in the table."""
-        return _ranges(self.audit.duplicated)
+        return _collect_ranges(self.audit.duplicated)
 
     @property
     def is_as_said(self) -> bool:
@@ -65,14 +65,14 @@ class DemoTally(JsonValue):
             and _is_just(audit.duplicated, self.said_doubled)
         )
 
-    def compared(self) -> Iterator[Compared]:
+    def compare(self) -> Iterator[Compared]:
         """Every range that was said to differ, or does, by kind and partition."""
         kinds = {"lost": (self.said_lost, self.lost), "doubled": (self.said_doubled, self.doubled)}
         for kind, (told, counted) in kinds.items():
-            for partition, spans in sorted(union(told, counted).get(TOPIC, {}).items()):
+            for partition, spans in sorted(unite(told, counted).get(TOPIC, {}).items()):
                 for start, end in spans:
                     here: Ranges = {TOPIC: {partition: ((start, end),)}}
-                    both = [offset_count(common(each, here)) for each in (told, counted)]
+                    both = [count_offsets(intersect(each, here)) for each in (told, counted)]
                     yield Compared(kind=kind, partition=partition, start=start, end=end, said=both[0], counted=both[1])
 
     @property
@@ -126,7 +126,7 @@ def count(
     return DemoTally(sent=stage.sent, audit=audit, said_lost=lost or {}, said_doubled=doubled or {})
 
 
-def _ranges(found: Difference) -> Ranges:
+def _collect_ranges(found: Difference) -> Ranges:
     if not found.partitions:
         return {}
     return {TOPIC: {each.partition: each.ranges for each in found.partitions}}
@@ -135,4 +135,8 @@ def _ranges(found: Difference) -> Ranges:
 def _is_just(found: Difference, said: Ranges) -> bool:
     """Whether the differences are those offsets, each once."""
     is_whole = not any(each.ranges_left_out for each in found.partitions)
-    return is_whole and found.total == offset_count(said) and ranges_to_json(_ranges(found)) == ranges_to_json(said)
+    return (
+        is_whole
+        and found.total == count_offsets(said)
+        and ranges_to_json(_collect_ranges(found)) == ranges_to_json(said)
+    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 from lastgood.diagnosis.findings import Condition, Severity
 
 
-def _advice(name: str, title: str, *story: str) -> Condition:
+def _make_advice(name: str, title: str, *story: str) -> Condition:
     return Condition(name, Severity.INFO, title, "\n\n".join(story))
 
 
-ON_LOCAL_DISK = _advice(
+ON_LOCAL_DISK = _make_advice(
     "CHECKPOINT_ON_LOCAL_DISK",
     "the checkpoint lies on a disk of one machine",
     "Spark writes the offset log and the commit log from the driver, and state from the executors. On a disk of one"
@@ -23,7 +23,7 @@ ON_LOCAL_DISK = _advice(
     " it, stop the query, copy the folder, and start with the new `checkpointLocation`; the `.NAME.crc` files need"
     " not come along.",
 )
-IN_TABLE_FOLDER = _advice(
+IN_TABLE_FOLDER = _make_advice(
     "CHECKPOINT_IN_TABLE_FOLDER",
     "the checkpoint lies inside the folder of a table",
     "Whoever drops, replaces or cleans up the table then takes the checkpoint along. Delta's VACUUM and Iceberg's"
@@ -33,7 +33,7 @@ IN_TABLE_FOLDER = _advice(
     "Give checkpoints a root of their own, beside the tables. To move this one, stop the query, copy the folder, and"
     " start with the new `checkpointLocation`.",
 )
-SHARED = _advice(
+SHARED = _make_advice(
     "CHECKPOINT_SHARED",
     "two queries have used this checkpoint at the same time",
     "Spark has no lock on a checkpoint. A second driver that starts while the first is inside a batch takes that"
@@ -46,7 +46,7 @@ SHARED = _advice(
     "Let one command own the checkpoint: `lastgood run` holds it on its machine and proves the old driver dead before"
     " it starts a new one.",
 )
-FEW_BATCHES = _advice(
+FEW_BATCHES = _make_advice(
     "FEW_BATCHES_RETAINED",
     "Spark keeps fewer batches than it does by default",
     "When Spark plans batch N it removes what is older than N - R from the offset log, the commit log and the state,"
@@ -55,7 +55,7 @@ FEW_BATCHES = _advice(
     "A batch costs two small files, and with state a few more; a lowered value saves next to nothing. The setting is"
     " read at every start of the query and counts from the next batch on.",
 )
-UNBOUNDED = _advice(
+UNBOUNDED = _make_advice(
     "UNBOUNDED_STATE",
     "the state has no watermark that would ever let a key go",
     "Aggregations, deduplication and joins keep a row for every key until the watermark passes it. Without a"
@@ -68,7 +68,7 @@ UNBOUNDED = _advice(
     " `dropDuplicatesWithinWatermark`. State that is there already has to be rebuilt from"
     " the source.",
 )
-HDFS_BACKED = _advice(
+HDFS_BACKED = _make_advice(
     "LARGE_HDFS_BACKED_STATE",
     "much state is kept in the executors' heap",
     "The HDFS-backed provider, Spark's default, holds the newest two versions of every partition as Java objects, and"
@@ -82,7 +82,7 @@ HDFS_BACKED = _advice(
     "The provider is pinned in the offset log: a changed setting alone is ignored for ever. It takes effect"
     " when the state is rebuilt from the source.",
 )
-SKEWED = _advice(
+SKEWED = _make_advice(
     "SKEWED_STATE",
     "one partition of the state is much larger than the others",
     "A batch ends when its slowest partition does, so one that holds many times the state of the others decides the"
@@ -92,7 +92,7 @@ SKEWED = _advice(
     " partitions do not help, since one key lies in one partition. Filter such keys, or spread them: aggregate by the"
     " key and a small random number first, then by the key alone.",
 )
-TOO_MANY_PARTITIONS = _advice(
+TOO_MANY_PARTITIONS = _make_advice(
     "TOO_MANY_SHUFFLE_PARTITIONS",
     "the state is cut into far more partitions than it needs",
     "Every batch runs a task for each partition of each stateful operator and writes at least one file for each of"
@@ -102,7 +102,7 @@ TOO_MANY_PARTITIONS = _advice(
     " takes effect when the state is rebuilt from the source; Spark 4.2 and later can also repartition offline. Take"
     " one to three partitions for each core that works for the query.",
 )
-TOO_FEW_PARTITIONS = _advice(
+TOO_FEW_PARTITIONS = _make_advice(
     "TOO_FEW_SHUFFLE_PARTITIONS",
     "the state is cut into too few partitions for its size",
     "A partition of the state is loaded, held and written by one task. Above some 100 MiB a partition with the"
@@ -111,7 +111,7 @@ TOO_FEW_PARTITIONS = _advice(
     "The number is pinned in the offset log by the first batch: a changed setting is ignored for ever. Another one"
     " takes effect when the state is rebuilt from the source.",
 )
-LARGE_BATCHES = _advice(
+LARGE_BATCHES = _make_advice(
     "BATCHES_TOO_LARGE",
     "a batch takes, or will take, very much longer than usual",
     "Without `maxOffsetsPerTrigger` a Kafka source reads all that is there in one batch. After a downtime that is the"
@@ -123,7 +123,7 @@ LARGE_BATCHES = _advice(
     "A limit counts from the next planned batch on. A plan that is too large already (ORPHAN_LARGE) has to be taken"
     " back first.",
 )
-SMALL_BATCHES = _advice(
+SMALL_BATCHES = _make_advice(
     "BATCHES_TOO_SMALL",
     "the limit of a batch keeps the query behind while it is idle",
     "Every batch reads the same number of offsets and leaves others unread, the lag does not shrink, and more than"
@@ -131,7 +131,7 @@ SMALL_BATCHES = _advice(
     "The limit that is named is what the query does in 80 % of its trigger interval, at the recorded rate. It is an"
     " option of the source, so it counts from the next start on.",
 )
-NOT_REPLICATED = _advice(
+NOT_REPLICATED = _make_advice(
     "TOPIC_NOT_REPLICATED",
     "a topic has no second copy",
     "With a replication factor of 1 every partition lies on one broker. While that broker is down the query cannot"
@@ -152,7 +152,7 @@ SHORT_RETENTION = Condition(
     " downtime by the lag that the query has when it stops, and the time that it needs to catch up: the value that is"
     " named leaves a third more. `retention.bytes`, where it is set, may delete sooner still.",
 )
-RETENTION_BY_SIZE = _advice(
+RETENTION_BY_SIZE = _make_advice(
     "TOPIC_RETENTION_BY_SIZE",
     "a limit of bytes may delete records sooner than the query may be down",
     "`retention.ms` is long enough, but `retention.bytes` deletes the oldest segments of a partition as soon as all"
@@ -162,7 +162,7 @@ RETENTION_BY_SIZE = _advice(
     " that is named is what the rate of today comes to over the downtime, and a third more; the broker needs the disk"
     " for it, for each partition and each copy.",
 )
-SEGMENTS_LONG = _advice(
+SEGMENTS_LONG = _make_advice(
     "TOPIC_SEGMENTS_LONG",
     "a topic's segments are longer than its retention",
     "Kafka deletes by whole segments. A segment is closed `segment.ms` after its first record, or when it holds"
@@ -173,7 +173,7 @@ SEGMENTS_LONG = _advice(
     " well. What is sure is `retention.ms` alone, as long as `retention.bytes` is not set.",
     "The value that is named cuts the retention into ten. It counts for segments that begin afterwards.",
 )
-SEGMENTS_MANY = _advice(
+SEGMENTS_MANY = _make_advice(
     "TOPIC_SEGMENTS_MANY",
     "a topic is cut into very many segments",
     "Each segment is a log file with two indexes and more, which the broker keeps open, and of which it maps the"
@@ -184,7 +184,7 @@ SEGMENTS_MANY = _advice(
     " time then has that many. One that is idle has fewer, since a segment is only closed when a record comes.",
     "The value that is named cuts the retention into ten.",
 )
-OTHER_SPARK = _advice(
+OTHER_SPARK = _make_advice(
     "CHECKPOINT_OF_OTHER_SPARK",
     "the checkpoint was written by another version of Spark",
     "Every version pins its own list of settings in each entry of the offset log, so the log tells by which versions"
@@ -192,7 +192,7 @@ OTHER_SPARK = _advice(
     " closed: log versions, RocksDB snapshots and state format v2 of a newer Spark are not all read by an older one.",
     "Keep a copy of the logs from before an upgrade (`lastgood backup create`), and rehearse the restart on a copy.",
 )
-OTHER_ENVIRONMENT = _advice(
+OTHER_ENVIRONMENT = _make_advice(
     "CHECKPOINT_OF_OTHER_ENVIRONMENT",
     "the checkpoint was copied from another place",
     "The metadata of `transformWithState` operators names its schema files by absolute paths. After a copy these"
@@ -201,7 +201,7 @@ OTHER_ENVIRONMENT = _advice(
     "Leave the old place where it is, or go back to it. State that is rebuilt from the source at the new place"
     " has paths of its own.",
 )
-CLIENT_TIMEOUT = _advice(
+CLIENT_TIMEOUT = _make_advice(
     "KAFKA_CLIENT_TIMEOUT",
     "a query died because a Kafka client waited no longer",
     "It is told from a driver's log (`--log`) whose failure names the time that was waited. Which option is meant"
@@ -216,7 +216,7 @@ CLIENT_TIMEOUT = _advice(
     "A longer wait helps against a broker that restarts or is slow. Against a name that is wrong, a network that is"
     " closed or a topic that does not exist it only makes the failure come later.",
 )
-TASK_FAILURES = _advice(
+TASK_FAILURES = _make_advice(
     "TASK_FAILURES_FEW",
     "a task got few attempts at something that passes",
     "A task that fails is tried again, elsewhere where there are several executors: `spark.task.maxFailures` times in"
@@ -226,7 +226,7 @@ TASK_FAILURES = _advice(
     " or an executor that was lost, with the number of attempts that stand in it. More of them do not help against"
     " data or code that fail each time; those are told by FAILURE_POISON_DATA.",
 )
-SHUFFLE_NOT_TRACKED = _advice(
+SHUFFLE_NOT_TRACKED = _make_advice(
     "SHUFFLE_NOT_TRACKED",
     "dynamic allocation has nothing that keeps shuffle files",
     "With `spark.dynamicAllocation.enabled` Spark removes executors that are idle, and with them the shuffle files"
@@ -239,7 +239,7 @@ SHUFFLE_NOT_TRACKED = _advice(
     " removed has its state loaded again elsewhere: `spark.dynamicAllocation.minExecutors` keeps as many as a batch"
     " needs.",
 )
-BEYOND_RESOURCES = _advice(
+BEYOND_RESOURCES = _make_advice(
     "BATCH_EXCEEDS_RESOURCES",
     "memory or disk did not suffice for a batch that reads very much",
     "It is told where a driver's log (`--log`) ends for want of memory or disk, and the batch that is to run reads"
@@ -251,7 +251,7 @@ BEYOND_RESOURCES = _advice(
     "A limit counts from the next planned batch on. One that is planned already keeps its range at every start:"
     " `--goal replan` drops it, where that is safe.",
 )
-NOT_EXPIRED = _advice(
+NOT_EXPIRED = _make_advice(
     "UNEXPIRED_STATE",
     "the state of transformWithState grows, and none of it expires",
     "State variables of `transformWithState` are kept until the application clears them, a timer of it does, or their"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lastgood.diagnosis import advice_conditions as told
-from lastgood.diagnosis.advice_resources import resource_advice
+from lastgood.diagnosis.advice_resources import advise_on_resources
 from lastgood.diagnosis.findings import Finding
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
@@ -75,7 +75,7 @@ _OFFSETS_NOT_TOLD = re.compile(
 """Of Kafka's admin client, which Spark asks for topics and offsets."""
 
 
-def failure_advice(
+def advise_on_failures(
     failures: Sequence[Failure], query_id: str | None, world: Observation, *, removed_idle: int = 0
 ) -> Iterator[Finding]:
     """What would have let a query live, as far as a failure names the limit that it met.
@@ -90,24 +90,24 @@ def failure_advice(
     for failure in failures:
         if query_id is not None and failure.query_id not in (None, query_id):
             continue
-        for finding in _of(failure, world, removed_idle):
+        for finding in _advise_on(failure, world, removed_idle):
             key = (finding.condition.name, finding.next or "")
             if key not in said:
                 said.add(key)
                 yield finding
 
 
-def _of(failure: Failure, world: Observation, removed_idle: int) -> Iterator[Finding]:
+def _advise_on(failure: Failure, world: Observation, removed_idle: int) -> Iterator[Finding]:
     messages = [each.message for each in failure.chain] or [failure.message]
-    yield from _shuffle(failure, messages, removed_idle)
+    yield from _advise_on_shuffle(failure, messages, removed_idle)
     if failure.cls is FailureClass.TRANSIENT and not failure.is_aftermath:
-        yield from _timeouts(messages)
-        yield from _task(messages)
+        yield from _advise_on_timeouts(messages)
+        yield from _advise_on_tasks(messages)
     if failure.cls is FailureClass.RESOURCES:
-        yield from resource_advice(failure, world)
+        yield from advise_on_resources(failure, world)
 
 
-def _timeouts(messages: Sequence[str]) -> Iterator[Finding]:
+def _advise_on_timeouts(messages: Sequence[str]) -> Iterator[Finding]:
     """By the innermost exception that names one: the outer ones only repeat it."""
     for message in reversed(messages):
         for timeout in _TIMEOUTS:
@@ -132,11 +132,11 @@ def _timeouts(messages: Sequence[str]) -> Iterator[Finding]:
             return
         found = _OFFSETS_NOT_TOLD.search(message)
         if found is not None:
-            yield _offsets_not_told(found[0])
+            yield _advise_on_offsets_not_told(found[0])
             return
 
 
-def _offsets_not_told(words: str) -> Finding:
+def _advise_on_offsets_not_told(words: str) -> Finding:
     return Finding(
         told.CLIENT_TIMEOUT,
         "fetchOffset.numRetries",
@@ -147,7 +147,7 @@ def _offsets_not_told(words: str) -> Finding:
     )
 
 
-def _task(messages: Sequence[str]) -> Iterator[Finding]:
+def _advise_on_tasks(messages: Sequence[str]) -> Iterator[Finding]:
     """How often a task was tried; only of what passes by itself."""
     found = next((match for message in messages if (match := _TASK_FAILED.search(message))), None)
     if found is None:
@@ -163,22 +163,22 @@ def _task(messages: Sequence[str]) -> Iterator[Finding]:
             f"A task was tried {tried}, and the query failed of something that passes: in local mode a task gets one"
             " attempt, whatever spark.task.maxFailures says, unless the master names more."
         )
-        yield Finding(told.TASK_FAILURES, "--master", effect, evidence, f'--master "local[*,{_more(times)}]"')
+        yield Finding(told.TASK_FAILURES, "--master", effect, evidence, f'--master "local[*,{_raise_limit(times)}]"')
         return
     effect = (
         f"A task was tried {tried}, and the query failed of something that passes; the next attempt may be the one."
     )
-    option = f"--conf spark.task.maxFailures={_more(times)}"
+    option = f"--conf spark.task.maxFailures={_raise_limit(times)}"
     yield Finding(told.TASK_FAILURES, "spark.task.maxFailures", effect, evidence, option)
 
 
-def _more(times: int) -> int:
+def _raise_limit(times: int) -> int:
     if times < _MAX_FAILURES_DEFAULT:
         return _MAX_FAILURES_DEFAULT
     return 2 * times
 
 
-def _shuffle(failure: Failure, messages: Sequence[str], removed_idle: int) -> Iterator[Finding]:
+def _advise_on_shuffle(failure: Failure, messages: Sequence[str], removed_idle: int) -> Iterator[Finding]:
     lost = next((match for message in messages if (match := _SHUFFLE_LOST.search(message))), None)
     if lost is not None and removed_idle:
         if removed_idle == 1:

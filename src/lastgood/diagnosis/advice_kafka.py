@@ -8,18 +8,18 @@ from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.pace import Pace, pace_of, shown_time
+from lastgood.diagnosis.pace import Pace, format_time, measure_pace
 from lastgood.query.observation import Observation
-from lastgood.sources.kafka.facts import resolved
-from lastgood.sources.kafka.ranges import Offsets, offset_count, planned
+from lastgood.sources.kafka.facts import resolve_offsets
+from lastgood.sources.kafka.ranges import Offsets, count_offsets, find_planned_ranges
 
 _LONG_SECONDS = 600
 _LONG_RATIO = 10
 
 
-def batch_advice(world: Observation) -> Iterator[Finding]:
+def advise_on_batches(world: Observation) -> Iterator[Finding]:
     """Whether batches are too large or too small, by the rate that was recorded."""
-    pace = pace_of(world.advice.batches)
+    pace = measure_pace(world.advice.batches)
     if pace is None:
         return
     option = f'.option("maxOffsetsPerTrigger", "{pace.fitting_limit}")'
@@ -29,7 +29,7 @@ def batch_advice(world: Observation) -> Iterator[Finding]:
         "trigger_interval_ms": pace.interval_ms,
         "suggested": pace.fitting_limit,
     }
-    yield from _large_batches(world, pace, evidence, option)
+    yield from _advise_on_large_batches(world, pace, evidence, option)
     is_idle = pace.interval_ms is not None and 2 * pace.duration_ms < pace.interval_ms
     if pace.limit and pace.behind and is_idle and 0 < pace.behind[0] <= pace.behind[1]:
         yield Finding(
@@ -42,15 +42,18 @@ def batch_advice(world: Observation) -> Iterator[Finding]:
         )
 
 
-def _large_batches(world: Observation, pace: Pace, evidence: Mapping[str, Json], option: str) -> Iterator[Finding]:
+def _advise_on_large_batches(
+    world: Observation, pace: Pace, evidence: Mapping[str, Json], option: str
+) -> Iterator[Finding]:
     rate = f"at the recorded {pace.rate_per_second:,.0f} offsets a second"
-    unread = _unread_offsets(world)
+    unread = _count_unread_offsets(world)
     longest = (pace.longest.duration_ms or 0) // 1000
     if pace.limit is None and pace.seconds_for(unread) >= _LONG_SECONDS:
+        takes = format_time(pace.seconds_for(unread))
         yield Finding(
             told.LARGE_BATCHES,
             "maxOffsetsPerTrigger",
-            f"{unread:,} offsets are unread: {rate} the next batch takes {shown_time(pace.seconds_for(unread))}, unless"
+            f"{unread:,} offsets are unread: {rate} the next batch takes {takes}, unless"
             " the source has a limit that was never reached.",
             {**evidence, "offsets": unread, "seconds": pace.seconds_for(unread)},
             option,
@@ -60,20 +63,22 @@ def _large_batches(world: Observation, pace: Pace, evidence: Mapping[str, Json],
         yield Finding(
             told.LARGE_BATCHES,
             f"offsets/{batch.batch_id}",
-            f"Batch {batch.batch_id} read {batch.offsets:,} offsets and took {shown_time(longest)}; the median is"
+            f"Batch {batch.batch_id} read {batch.offsets:,} offsets and took {format_time(longest)}; the median is"
             f" {pace.duration_ms / 1000:.1f} s.",
             {**evidence, "offsets": batch.offsets, "seconds": longest},
             option,
         )
 
 
-def _kafka(entry: object) -> Mapping[str, Offsets]:
+def _get_topics(entry: object) -> Mapping[str, Offsets]:
     return entry.topics if isinstance(entry, OffsetEntry) else {}
 
 
-def _unread_offsets(world: Observation) -> int:
+def _count_unread_offsets(world: Observation) -> int:
     checkpoint, kafka = world.checkpoint, world.kafka
     if kafka is None or checkpoint.last_committed is None:
         return 0
-    starts = _kafka(checkpoint.offsets.entries.get(checkpoint.last_committed))
-    return sum(offset_count(planned(resolved(start, kafka), kafka.latest)) for start in starts.values())
+    starts = _get_topics(checkpoint.offsets.entries.get(checkpoint.last_committed))
+    return sum(
+        count_offsets(find_planned_ranges(resolve_offsets(start, kafka), kafka.latest)) for start in starts.values()
+    )

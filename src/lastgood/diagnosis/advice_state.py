@@ -9,12 +9,12 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import OperatorMetadata
-from lastgood.checkpoint.partitions import Spread, spread_of
+from lastgood.checkpoint.partitions import Spread, find_spread
 from lastgood.checkpoint.state import StateOperator
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.pace import median
-from lastgood.diagnosis.state_size import partition_sizes
+from lastgood.diagnosis.pace import find_median
+from lastgood.diagnosis.state_size import measure_partitions
 from lastgood.query.observation import Observation
 
 _MIB = 1024 * 1024
@@ -42,28 +42,28 @@ _TTL_MS = 86_400_000
 _DEDUPE = "dedupe"
 
 
-def state_advice(world: Observation) -> Iterator[Finding]:
+def advise_on_state(world: Observation) -> Iterator[Finding]:
     """What could be better about the state of a query."""
     checkpoint = world.checkpoint
     if checkpoint.state is None or checkpoint.last_committed is None:
         return
-    sizes = partition_sizes(checkpoint)
+    sizes = measure_partitions(checkpoint)
     for operator in checkpoint.state.operators:
-        yield from _unbounded(world, operator)
-        yield from _unexpired(world, operator)
+        yield from _advise_on_unbounded(world, operator)
+        yield from _advise_on_unexpired(world, operator)
         found = sizes.get(operator.operator)
         if found:
-            yield from _hdfs_backed(world, operator, found)
-            yield from _skewed(world, operator, found)
-            yield from _partitions(world, operator, found)
+            yield from _advise_on_hdfs_backed(world, operator, found)
+            yield from _advise_on_skewed(world, operator, found)
+            yield from _advise_on_partitions(world, operator, found)
 
 
-def _name(operator: StateOperator) -> str | None:
+def _get_name(operator: StateOperator) -> str | None:
     return operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
 
 
-def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]:
-    name = _name(operator)
+def _advise_on_unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+    name = _get_name(operator)
     checkpoint = world.checkpoint
     plans = [entry for entry in checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
     commits = [entry for entry in checkpoint.commits.entries.values() if isinstance(entry, CommitEntry)]
@@ -71,7 +71,7 @@ def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]
     moved = moved or any(each.next_batch_watermark_ms for each in commits)
     if moved or len(commits) < _WATERMARK_BATCHES or (name is not None and name not in _GROWING):
         return
-    if spread_of(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
+    if find_spread(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
         return  # without keys it keeps one row, or one number
     recorded = [batch for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
     if recorded:
@@ -103,7 +103,7 @@ def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]
     )
 
 
-def _unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+def _advise_on_unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]:
     """Whether variables without a time to live were seen to grow without an end."""
     metadata, state = operator.metadata, world.checkpoint.state
     if not isinstance(metadata, OperatorMetadata) or not metadata.operator_name.startswith(_TWS):
@@ -142,37 +142,37 @@ def _unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]
     )
 
 
-def _hdfs_backed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_hdfs_backed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     total, largest = sum(sizes.values()), max(sizes.values())
     if not operator.is_hdfs_backed or (total < _HDFS_OPERATOR_BYTES and largest < _HDFS_PARTITION_BYTES):
         return
     yield Finding(
         told.HDFS_BACKED,
         f"state/{operator.operator}",
-        f"{_size(total)} of state on disk are held in the executors' heap, several times as large and in two versions;"
-        " a restart waits until all of it is loaded.",
+        f"{_format_size(total)} of state on disk are held in the executors' heap, several times as large and in two"
+        " versions; a restart waits until all of it is loaded.",
         {"operator": operator.operator, "bytes": total, "largest_partition_bytes": largest, "partitions": len(sizes)},
         world.command("inspect", "--state"),
     )
 
 
-def _skewed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_skewed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     partition, largest = max(sizes.items(), key=lambda item: item[1])
-    middle = median(sizes.values())
+    middle = find_median(sizes.values())
     if len(sizes) < _SKEW_PARTITIONS or largest < _SKEW_BYTES or largest < _SKEW_RATIO * middle:
         return
     ratio = largest / max(middle, 1)
     yield Finding(
         told.SKEWED,
         f"state/{operator.operator}/{partition}",
-        f"Partition {partition} holds {_size(largest)} of state, {ratio:.0f} times the median: its task decides how"
-        " long a batch takes.",
+        f"Partition {partition} holds {_format_size(largest)} of state, {ratio:.0f} times the median: its task decides"
+        " how long a batch takes.",
         {"operator": operator.operator, "partition": partition, "bytes": largest, "median_bytes": round(middle)},
         world.command("inspect", "--state"),
     )
 
 
-def _partitions(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_partitions(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     count, total = len(sizes), sum(sizes.values())
     stores = len(operator.stores) // count
     mean = total // count
@@ -180,15 +180,15 @@ def _partitions(world: Observation, operator: StateOperator, sizes: Mapping[int,
     evidence: dict[str, Json] = {"operator": operator.operator, "partitions": count, "bytes": total, "mean_bytes": mean}
     subject = f"state/{operator.operator}"
     is_settled = (world.checkpoint.last_committed or 0) + 1 >= _SETTLED_BATCHES
-    busy = median(batch.rows or 0 for batch in world.advice.batches) >= _BUSY_ROWS * count
+    busy = find_median(batch.rows or 0 for batch in world.advice.batches) >= _BUSY_ROWS * count
     too_large = _HDFS_PARTITION_BYTES if operator.is_hdfs_backed else _ROCKSDB_PARTITION_BYTES
     if count >= _MANY_PARTITIONS and mean < _TINY_BYTES and is_settled and not busy:
         fewer = max(_PARTITIONS_MIN, wanted)
         yield Finding(
             told.TOO_MANY_PARTITIONS,
             subject,
-            f"Every batch runs {count} tasks and writes {count * stores} files or more for {_size(total)} of state,"
-            f" {_size(mean)} a partition.",
+            f"Every batch runs {count} tasks and writes {count * stores} files or more for {_format_size(total)} of"
+            f" state, {_format_size(mean)} a partition.",
             evidence | {"files_per_batch": count * stores, "suggested": fewer},
             world.command("inspect", "--state"),
         )
@@ -196,13 +196,13 @@ def _partitions(world: Observation, operator: StateOperator, sizes: Mapping[int,
         yield Finding(
             told.TOO_FEW_PARTITIONS,
             subject,
-            f"Each of {count} tasks loads, holds and writes {_size(mean)} of state.",
+            f"Each of {count} tasks loads, holds and writes {_format_size(mean)} of state.",
             evidence | {"suggested": wanted},
             world.command("inspect", "--state"),
         )
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     for unit, size in (("GiB", _GIB), ("MiB", _MIB), ("KiB", 1024)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

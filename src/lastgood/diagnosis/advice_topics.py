@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lastgood.checkpoint.lines import Json
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.pace import shown_time
+from lastgood.diagnosis.pace import format_time
 from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 
@@ -20,7 +20,7 @@ _SEGMENTS_MANY = 1000
 _SEGMENT_MIN_MS = 60_000
 
 
-def topic_advice(world: Observation) -> Iterator[Finding]:
+def advise_on_topics(world: Observation) -> Iterator[Finding]:
     """Whether the topics that a query reads could lose what is unread."""
     if world.kafka is None:
         return
@@ -31,11 +31,11 @@ def topic_advice(world: Observation) -> Iterator[Finding]:
         read = set()
     for name, topic in sorted(world.kafka.topics.items()):
         if not read or name in read:
-            yield from _copies(world.kafka, name, topic)
-            yield from _kept(world.kafka, name, topic, world.advice.max_downtime_ms)
+            yield from _advise_on_copies(world.kafka, name, topic)
+            yield from _advise_on_retention(world.kafka, name, topic, world.advice.max_downtime_ms)
 
 
-def _copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterator[Finding]:
+def _advise_on_copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterator[Finding]:
     if topic.replication_factor is None or topic.replication_factor >= 2:
         return
     command = ["kafka-reassign-partitions.sh", "--bootstrap-server", kafka.bootstrap]
@@ -48,47 +48,49 @@ def _copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterator[Finding
     )
 
 
-def _kept(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int | None) -> Iterator[Finding]:
+def _advise_on_retention(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int | None) -> Iterator[Finding]:
     """How long the topic keeps what is unread, where it deletes by age."""
     retention_ms = topic.config_number("retention.ms")
     if retention_ms is None or not topic.is_deleted_by_age:
         return
     wanted_ms = RETENTION_DEFAULT_MS if downtime_ms is None else downtime_ms
     if 0 <= retention_ms < wanted_ms:
-        yield _short(kafka, name, topic, retention_ms, downtime_ms)
+        yield _make_short_retention(kafka, name, topic, retention_ms, downtime_ms)
     elif downtime_ms is not None:
-        yield from _by_size(kafka, name, topic, downtime_ms)
+        yield from _advise_on_size(kafka, name, topic, downtime_ms)
     if retention_ms > 0:
-        yield from _segments(kafka, name, topic, retention_ms)
+        yield from _advise_on_segments(kafka, name, topic, retention_ms)
 
 
-def _short(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int, downtime_ms: int | None) -> Finding:
+def _make_short_retention(
+    kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int, downtime_ms: int | None
+) -> Finding:
     evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms}
     by_size = topic.config_number("retention.bytes")
     if by_size and by_size > 0:
         sized: dict[str, Json] = {"retention_bytes": by_size}
     else:
         sized = {}
-    kept = f"Kafka keeps records of {name} for {shown_time(retention_ms // 1000)}"
+    kept = f"Kafka keeps records of {name} for {format_time(retention_ms // 1000)}"
     if downtime_ms is None:
         return Finding(
             told.SHORT_RETENTION,
             name,
             f"{kept}: a query that is down for longer, say over a weekend, loses what it had not read.",
             {**evidence, "default_ms": RETENTION_DEFAULT_MS, **sized},
-            _setting(kafka, name, "retention.ms", RETENTION_DEFAULT_MS),
+            _make_setting_command(kafka, name, "retention.ms", RETENTION_DEFAULT_MS),
             Severity.INFO,
         )
     return Finding(
         told.SHORT_RETENTION,
         name,
-        f"{kept}: after a downtime of {shown_time(downtime_ms // 1000)} the oldest unread ones are gone.",
+        f"{kept}: after a downtime of {format_time(downtime_ms // 1000)} the oldest unread ones are gone.",
         {**evidence, "max_downtime_ms": downtime_ms, **sized},
-        _setting(kafka, name, "retention.ms", _with_room(downtime_ms)),
+        _make_setting_command(kafka, name, "retention.ms", _add_room(downtime_ms)),
     )
 
 
-def _by_size(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int) -> Iterator[Finding]:
+def _advise_on_size(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int) -> Iterator[Finding]:
     """Whether `retention.bytes` seems to delete before `retention.ms` does, as far back as the topic reaches today."""
     retention_bytes = topic.config_number("retention.bytes") or 0
     reaches = {
@@ -101,8 +103,8 @@ def _by_size(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int) 
     partition, reach_ms = min(reaches.items(), key=lambda each: each[1])
     if not 0 < reach_ms < downtime_ms:
         return
-    wanted = -(-retention_bytes * _with_room(downtime_ms) // reach_ms)
-    reach, downtime = shown_time(reach_ms // 1000), shown_time(downtime_ms // 1000)
+    wanted = -(-retention_bytes * _add_room(downtime_ms) // reach_ms)
+    reach, downtime = format_time(reach_ms // 1000), format_time(downtime_ms // 1000)
     yield Finding(
         told.RETENTION_BY_SIZE,
         f"{name}/{partition}",
@@ -115,11 +117,11 @@ def _by_size(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int) 
             "reaches_back_ms": reach_ms,
             "max_downtime_ms": downtime_ms,
         },
-        _setting(kafka, name, "retention.bytes", wanted),
+        _make_setting_command(kafka, name, "retention.bytes", wanted),
     )
 
 
-def _segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int) -> Iterator[Finding]:
+def _advise_on_segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int) -> Iterator[Finding]:
     """Whether segments are of a length that goes with the retention: Kafka deletes whole ones only."""
     segment_ms = topic.config_number("segment.ms")
     if not segment_ms or topic.config.get("remote.storage.enable", "false") != "false":
@@ -127,7 +129,7 @@ def _segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int
     fitting_ms = max(_SEGMENT_MIN_MS, retention_ms // _SEGMENTS_OF_RETENTION)
     evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms, "segment_ms": segment_ms}
     segment_bytes = topic.config_number("segment.bytes")
-    kept, both = shown_time(retention_ms // 1000), shown_time((retention_ms + segment_ms) // 1000)
+    kept, both = format_time(retention_ms // 1000), format_time((retention_ms + segment_ms) // 1000)
     if segment_ms > retention_ms:
         if segment_bytes is None:
             size = ""
@@ -136,31 +138,31 @@ def _segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int
         yield Finding(
             told.SEGMENTS_LONG,
             name,
-            f"A segment of {name} grows for {shown_time(segment_ms // 1000)}{size} and is deleted whole, {kept} after"
+            f"A segment of {name} grows for {format_time(segment_ms // 1000)}{size} and is deleted whole, {kept} after"
             f" its newest record: a partition in use keeps records up to {both}, one"
             f" that nobody writes to any more loses all of them after {kept}. Only {kept} can be counted on.",
             evidence | ({} if segment_bytes is None else {"segment_bytes": segment_bytes}),
-            _setting(kafka, name, "segment.ms", fitting_ms),
+            _make_setting_command(kafka, name, "segment.ms", fitting_ms),
         )
     elif retention_ms // segment_ms >= _SEGMENTS_MANY:
         count = retention_ms // segment_ms
         yield Finding(
             told.SEGMENTS_MANY,
             name,
-            f"A segment of {name} ends after {shown_time(segment_ms // 1000)} and is kept for {kept}: each of"
+            f"A segment of {name} ends after {format_time(segment_ms // 1000)} and is kept for {kept}: each of"
             f" {len(topic.partitions)} partitions that is written to all the time has up to {count:,} of them, and the"
             " broker that this query reads from runs out of open files or memory maps.",
             evidence | {"partitions": len(topic.partitions), "segments_at_most": count},
-            _setting(kafka, name, "segment.ms", fitting_ms),
+            _make_setting_command(kafka, name, "segment.ms", fitting_ms),
         )
 
 
-def _with_room(downtime_ms: int) -> int:
+def _add_room(downtime_ms: int) -> int:
     """With a third more for the lag that a query has when it goes down, and for catching up."""
     return downtime_ms * 4 // 3
 
 
-def _setting(kafka: KafkaFacts, name: str, key: str, value: int) -> str:
+def _make_setting_command(kafka: KafkaFacts, name: str, key: str, value: int) -> str:
     """The command that changes a setting of a topic."""
     entity = ["--entity-type", "topics", "--entity-name", name]
     server = ["kafka-configs.sh", "--bootstrap-server", kafka.bootstrap]

@@ -29,7 +29,7 @@ from lastgood.diagnosis import (
 )
 from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (
@@ -71,7 +71,7 @@ _SCRIPTS = ("lastgood.spark.audit_job",)
 class Topic(JsonValue):
     """All that is known of one condition."""
 
-    json = form("condition=name theme title story severity=severity.word exit_code retry")
+    json = make_form("condition=name theme title story severity=severity.word exit_code retry")
     """What `explain --format json` prints of it."""
 
     name: str
@@ -87,13 +87,13 @@ class Topic(JsonValue):
     retry: Retry | None = None
 
 
-def names() -> tuple[str, ...]:
+def list_names() -> tuple[str, ...]:
     """The name of every condition, findings first; no library need be there for that."""
     found = dict.fromkeys(condition.name for condition in CONDITIONS)
-    return tuple(found | dict.fromkeys(sorted(_declared())))
+    return tuple(found | dict.fromkeys(sorted(_find_declared())))
 
 
-def topics(wanted: Collection[str] | None = None) -> tuple[Topic, ...]:
+def list_topics(wanted: Collection[str] | None = None) -> tuple[Topic, ...]:
     """Conditions, each once: findings by theme, then what is only an error, by exit code.
 
     Args:
@@ -104,13 +104,13 @@ def topics(wanted: Collection[str] | None = None) -> tuple[Topic, ...]:
         for theme, conditions in _THEMES
         for condition in conditions
     }
-    for error in error_classes(wanted):
-        known = found.get(error.condition) or _topic_of(error)
+    for error in list_error_classes(wanted):
+        known = found.get(error.condition) or _make_topic(error)
         found[error.condition] = replace(known, exit_code=error.exit_code, retry=error.retry)
     return tuple(topic for topic in found.values() if wanted is None or topic.name in wanted)
 
 
-def error_classes(wanted: Collection[str] | None = None) -> tuple[type[LastgoodError], ...]:
+def list_error_classes(wanted: Collection[str] | None = None) -> tuple[type[LastgoodError], ...]:
     """Errors of lastgood, by exit code and condition.
 
     A part whose libraries are not installed can raise nothing, and is left out.
@@ -118,7 +118,7 @@ def error_classes(wanted: Collection[str] | None = None) -> tuple[type[LastgoodE
     Args:
         wanted: Their conditions; None: all of them.
     """
-    declared = _declared()
+    declared = _find_declared()
     for name in {module for condition, module in declared.items() if wanted is None or condition in wanted}:
         try:
             importlib.import_module(name)
@@ -133,7 +133,7 @@ def error_classes(wanted: Collection[str] | None = None) -> tuple[type[LastgoodE
     return tuple(sorted(chosen, key=lambda each: (each.exit_code, each.condition)))
 
 
-def _declared() -> dict[str, str]:
+def _find_declared() -> dict[str, str]:
     """Condition of every error, and the module of its class; read, since to import them all would take a second."""
     found: dict[str, str] = {}
     for module in pkgutil.walk_packages(lastgood.__path__, "lastgood."):
@@ -148,7 +148,7 @@ def _declared() -> dict[str, str]:
     return found
 
 
-def _topic_of(error: type[LastgoodError]) -> Topic:
+def _make_topic(error: type[LastgoodError]) -> Topic:
     theme = next(theme for highest, theme in _ERROR_THEMES if error.exit_code <= highest)
     if error is LastgoodError:
         return Topic(error.condition, theme, "a bug of lastgood", "Please report it, with what you typed and saw.")

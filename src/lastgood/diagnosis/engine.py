@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.diagnosis.findings import Finding, Severity, worst_first
+from lastgood.diagnosis.findings import Finding, Severity, sort_worst_first
 from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.diagnosis.rules_kafka import find_kafka
-from lastgood.diagnosis.rules_left import find_left, not_of_the_left
+from lastgood.diagnosis.rules_left import drop_of_the_left, find_left
 from lastgood.diagnosis.rules_links import find_links
 from lastgood.diagnosis.rules_logs import find_logs
 from lastgood.diagnosis.rules_lost import find_lost
-from lastgood.diagnosis.rules_seal import find_seal, not_of_the_seal
+from lastgood.diagnosis.rules_seal import drop_of_the_seal, find_seal
 from lastgood.diagnosis.rules_sinks import find_sinks
 from lastgood.diagnosis.rules_source_logs import find_source_logs
 from lastgood.diagnosis.rules_sources import find_sources
@@ -23,10 +23,10 @@ from lastgood.diagnosis.unknowns import find_unknowns
 from lastgood.query.observation import Observation
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
-from lastgood.query.prediction.readers import log_versions, newest_reading
+from lastgood.query.prediction.readers import find_log_versions, find_newest_reading
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS, SparkVersion
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 if TYPE_CHECKING:
     from lastgood.failures.classify import Failure
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Report(JsonValue):
     """What is the matter with a query."""
 
-    json = form(
+    json = make_form(
         "checkpoint=world.location query_id mode=world.checkpoint.mode log_versions=_log_versions "
         "last_planned=position.planned last_committed=position.committed last_good=position.last_good "
         "stateful=world.checkpoint.is_stateful position reasons=position.reasons restart other_versions=others "
@@ -68,7 +68,7 @@ class Report(JsonValue):
 
     @property
     def _log_versions(self) -> Mapping[str, int | None]:
-        return dict(log_versions(self.world))
+        return dict(find_log_versions(self.world))
 
 
 def diagnose(
@@ -86,7 +86,7 @@ def diagnose(
         failures: What a driver's log told.
         others: Findings from elsewhere, such as those about `failures`.
     """
-    chosen = spark or newest_reading(world)
+    chosen = spark or find_newest_reading(world)
     position = locate(world.checkpoint, world.sinks)
     restart = predict(world, chosen)
     restart = replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *find_unknowns(world, restart)))))
@@ -103,17 +103,17 @@ def diagnose(
         *find_sinks(world, restart),
         *find_advice(world),
     ]
-    findings = [*find_left(world), *not_of_the_left(world, findings)]
-    findings = [*find_seal(world), *not_of_the_seal(world, findings)]
+    findings = [*find_left(world), *drop_of_the_left(world, findings)]
+    findings = [*find_seal(world), *drop_of_the_seal(world, findings)]
     return Report(
         world,
         position,
         restart,
-        tuple(other for other in predicted if _differs(other, restart)),
-        tuple(worst_first(findings)),
+        tuple(other for other in predicted if _is_different(other, restart)),
+        tuple(sort_worst_first(findings)),
         tuple(failures),
     )
 
 
-def _differs(one: Restart, other: Restart) -> bool:
+def _is_different(one: Restart, other: Restart) -> bool:
     return (one.outcome, one.batch, one.leaves_orphan) != (other.outcome, other.batch, other.leaves_orphan)

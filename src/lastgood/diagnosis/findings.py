@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.values import JsonValue, form
-from lastgood.written import as_written
+from lastgood.values import JsonValue, make_form
+from lastgood.written import redact_written
 
 
 class Severity(enum.IntEnum):
@@ -44,7 +44,7 @@ class Condition:
 class Finding(JsonValue):
     """One condition, found somewhere; its texts are without secrets, whatever it was given."""
 
-    json = form("condition=condition.name severity=severity.word subject evidence effect next")
+    json = make_form("condition=condition.name severity=severity.word subject evidence effect next")
     """One of the objects `findings` of `diagnose --format json`."""
 
     condition: Condition
@@ -61,7 +61,7 @@ class Finding(JsonValue):
 
     def __post_init__(self) -> None:
         """Take secrets out here, so that nothing that shows or keeps a finding holds one."""
-        told = as_written({"location": self.subject, "effect": self.effect, "evidence": self.evidence})
+        told = redact_written({"location": self.subject, "effect": self.effect, "evidence": self.evidence})
         object.__setattr__(self, "subject", told["location"])
         object.__setattr__(self, "effect", told["effect"])
         object.__setattr__(self, "evidence", told["evidence"])
@@ -72,6 +72,6 @@ class Finding(JsonValue):
         return self.condition.severity if self.level is None else self.level
 
 
-def worst_first(findings: list[Finding]) -> list[Finding]:
+def sort_worst_first(findings: list[Finding]) -> list[Finding]:
     """The findings in the order in which a person should hear of them."""
     return sorted(findings, key=lambda finding: -finding.severity)

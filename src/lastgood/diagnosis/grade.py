@@ -29,7 +29,7 @@ class Grade(enum.IntEnum):
     """An error between the query and a source or a sink: records are lost or doubled, or would be."""
 
 
-def grade_of(report: Report) -> Grade:
+def choose_grade(report: Report) -> Grade:
     """The grade of a checkpoint that could be read."""
     errors = [finding.condition for finding in report.findings if finding.severity is Severity.ERROR]
     if SEALED_BY_LASTGOOD in errors:  # first of all: what else is found may be of the repair that is half done

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, name_offset, topics_of
+from lastgood.checkpoint.source_offsets import KafkaOffset, get_topics, name_offset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.spans import SourceStand, Span, spans, stands
-from lastgood.query.topics import recorded_of
+from lastgood.query.spans import SourceStand, Span, list_spans, list_stands
+from lastgood.query.topics import find_recorded_ids
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Offsets, Ranges
 
@@ -33,17 +33,17 @@ class KafkaReading:
     @property
     def start(self) -> Offsets:
         """Where the next batch begins, without what is no position; empty if nobody knows."""
-        return positions(topics_of(self.stand.start))
+        return select_positions(get_topics(self.stand.start))
 
     @property
     def end(self) -> Offsets:
         """Where it ends, if it was planned already."""
-        return positions(topics_of(self.stand.end))
+        return select_positions(get_topics(self.stand.end))
 
     @property
     def named(self) -> Offsets:
         """Every topic and partition that the plans name for it."""
-        start, end = topics_of(self.stand.start), topics_of(self.stand.end)
+        start, end = get_topics(self.stand.start), get_topics(self.stand.end)
         return {topic: {**start.get(topic, {}), **end.get(topic, {})} for topic in {**start, **end}}
 
     @property
@@ -76,7 +76,7 @@ class KafkaReading:
 
     def recorded_id(self, topic: str) -> str | None:
         """The id that the topic had while it was read, if somebody wrote it down."""
-        return recorded_of(self.world).get(topic)
+        return find_recorded_ids(self.world).get(topic)
 
     def finding(
         self,
@@ -117,21 +117,21 @@ class KafkaReading:
         return shlex.join(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
 
 
-def readings(world: Observation, restart: Restart) -> Iterator[KafkaReading]:
+def list_readings(world: Observation, restart: Restart) -> Iterator[KafkaReading]:
     """Every Kafka source of the query."""
-    read = spans(world.checkpoint)
-    for stand in stands(world.checkpoint):
+    read = list_spans(world.checkpoint)
+    for stand in list_stands(world.checkpoint):
         if isinstance(stand.start, KafkaOffset) or isinstance(stand.end, KafkaOffset):
             own = tuple(span for span in read if span.source_id == stand.source_id)
             yield KafkaReading(world, restart, stand, own)
 
 
-def status_command(world: Observation) -> str:
+def make_status_command(world: Observation) -> str:
     """The command that shows what is lost and what will be."""
     return world.command("status")
 
 
-def positions(offsets: Offsets) -> Offsets:
+def select_positions(offsets: Offsets) -> Offsets:
     """Without what is no position, such as `OFFSET_EARLIEST`."""
     known = {}
     for topic, parts in offsets.items():
@@ -139,7 +139,7 @@ def positions(offsets: Offsets) -> Offsets:
     return known
 
 
-def within(offsets: Offsets, places: Mapping[str, Mapping[int, object]]) -> Offsets:
+def select_within(offsets: Offsets, places: Mapping[str, Mapping[int, object]]) -> Offsets:
     """The offsets of the partitions that `places` names as well."""
     found = ((topic, parts, places[topic]) for topic, parts in offsets.items() if topic in places)
     kept = {}
@@ -148,34 +148,34 @@ def within(offsets: Offsets, places: Mapping[str, Mapping[int, object]]) -> Offs
     return kept
 
 
-def between(back: Mapping[str, Mapping[int, tuple[int, int]]]) -> Ranges:
-    """What `went_back` gives, as ranges that ascend."""
+def turn_ranges(back: Mapping[str, Mapping[int, tuple[int, int]]]) -> Ranges:
+    """What `find_went_back` gives, as ranges that ascend."""
     return {topic: {p: ((last, first),) for p, (first, last) in parts.items()} for topic, parts in back.items()}
 
 
-def names(places: Mapping[str, Mapping[int, object]]) -> str:
+def name_partitions(places: Mapping[str, Mapping[int, object]]) -> str:
     """Partitions as Kafka writes them."""
-    return _some([f"{topic}-{p}" for topic, parts in sorted(places.items()) for p in sorted(parts)])
+    return _name_some([f"{topic}-{p}" for topic, parts in sorted(places.items()) for p in sorted(parts)])
 
 
-def told(ranges: Ranges) -> str:
+def describe_ranges(ranges: Ranges) -> str:
     """Ranges, for a sentence."""
     each = ((topic, p, span) for topic, parts in sorted(ranges.items()) for p in sorted(parts) for span in parts[p])
-    return _some([f"[{first}, {last}) of {topic}-{p}" for topic, p, (first, last) in each])
+    return _name_some([f"[{first}, {last}) of {topic}-{p}" for topic, p, (first, last) in each])
 
 
 def to_json(offsets: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
     """One offset for each partition; what is no position by its name."""
-    return {topic: {str(p): _shown(parts[p]) for p in sorted(parts)} for topic, parts in sorted(offsets.items())}
+    return {topic: {str(p): _show_offset(parts[p]) for p in sorted(parts)} for topic, parts in sorted(offsets.items())}
 
 
-def _shown(offset: object) -> object:
+def _show_offset(offset: object) -> object:
     if not isinstance(offset, int):
         return offset
     return name_offset(offset)
 
 
-def _some(items: list[str]) -> str:
+def _name_some(items: list[str]) -> str:
     more = len(items) - _SHOWN_MAX
     if more <= 0:
         return ", ".join(items)

@@ -47,7 +47,7 @@ class Pace:
         return round(offsets / self.rate_per_second)
 
 
-def shown_time(seconds: int) -> str:
+def format_time(seconds: int) -> str:
     """A length of time for a person: `3.0 days`, `90 s`."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -55,7 +55,7 @@ def shown_time(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def median(values: Iterable[float]) -> float:
+def find_median(values: Iterable[float]) -> float:
     """The middle one, of an even number the higher of the two; 0 of none."""
     ordered = sorted(values)
     if not ordered:
@@ -63,7 +63,7 @@ def median(values: Iterable[float]) -> float:
     return ordered[len(ordered) // 2]
 
 
-def pace_of(batches: Sequence[RecordedBatch]) -> Pace | None:
+def measure_pace(batches: Sequence[RecordedBatch]) -> Pace | None:
     """The pace of a query that reads Kafka; None if too few of its batches were recorded."""
     worked = [batch for batch in batches if batch.offsets and batch.duration_ms]
     if len(worked) < BATCHES_MIN:
@@ -75,16 +75,16 @@ def pace_of(batches: Sequence[RecordedBatch]) -> Pace | None:
     if len(left) >= BATCHES_MIN:
         behind = (left[0], left[-1])
     return Pace(
-        rate_per_second=median(rates),
-        duration_ms=round(median(durations_ms)),
+        rate_per_second=find_median(rates),
+        duration_ms=round(find_median(durations_ms)),
         longest=max(worked, key=lambda batch: batch.duration_ms or 0),
-        interval_ms=_interval(worked),
-        limit=_limit(worked),
+        interval_ms=_find_interval(worked),
+        limit=_find_limit(worked),
         behind=behind,
     )
 
 
-def _interval(batches: Sequence[RecordedBatch]) -> int | None:
+def _find_interval(batches: Sequence[RecordedBatch]) -> int | None:
     """Spark fires a processing-time trigger at whole multiples of its interval."""
     times = [batch.trigger_at_ms for batch in batches if batch.trigger_at_ms is not None]
     for interval in _INTERVALS_MS:
@@ -94,7 +94,7 @@ def _interval(batches: Sequence[RecordedBatch]) -> int | None:
     return None
 
 
-def _limit(batches: Sequence[RecordedBatch]) -> int | None:
+def _find_limit(batches: Sequence[RecordedBatch]) -> int | None:
     counts = [batch.offsets or 0 for batch in batches if batch.behind]
     is_limited = len(counts) >= 3 and max(counts) <= _SAME * min(counts)
     if not is_limited:

@@ -43,7 +43,7 @@ ONLY_TWICE = (
 """Those by which none is lost."""
 
 
-def against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
+def find_against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
     """What is lost or doubled in a world, or will be: where there is any of it, nothing is exactly once.
 
     Args:
@@ -56,9 +56,9 @@ def against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
         *rules_sinks.find_sinks(world, restart),
         *rules_state.find_state(world, restart),
     ]
-    return [each for each in findings if _speaks_against(each)]
+    return [each for each in findings if _is_against(each)]
 
 
-def _speaks_against(finding: Finding) -> bool:
+def _is_against(finding: Finding) -> bool:
     least = Severity.WARNING if finding.condition in _DONE_ALREADY else Severity.ERROR
     return finding.severity >= least and finding.condition in OF_RECORDS

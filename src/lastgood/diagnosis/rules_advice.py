@@ -12,14 +12,14 @@ from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import StateOperator
 from lastgood.diagnosis import advice_conditions as told
-from lastgood.diagnosis.advice_kafka import batch_advice
-from lastgood.diagnosis.advice_state import state_advice
-from lastgood.diagnosis.advice_topics import topic_advice
+from lastgood.diagnosis.advice_kafka import advise_on_batches
+from lastgood.diagnosis.advice_state import advise_on_state
+from lastgood.diagnosis.advice_topics import advise_on_topics
 from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.query.observation import Observation
-from lastgood.sinks.kinds import traits_of
-from lastgood.storage.location import LocationInvalidError, location_of
+from lastgood.sinks.kinds import find_traits
+from lastgood.storage.location import LocationInvalidError, resolve_location
 
 CONDITIONS: tuple[Condition, ...] = told.CONDITIONS
 
@@ -30,16 +30,16 @@ _SHORT_LIVED = ("tmpfs", "ramfs", "overlay")
 
 def find_advice(world: Observation) -> Iterator[Finding]:
     """Everything that could be better, all of severity INFO."""
-    yield from _place(world)
-    yield from _sharing(world)
-    yield from _retained(world)
-    yield from state_advice(world)
-    yield from batch_advice(world)
-    yield from topic_advice(world)
-    yield from _origin(world)
+    yield from _check_place(world)
+    yield from _check_sharing(world)
+    yield from _check_retained(world)
+    yield from advise_on_state(world)
+    yield from advise_on_batches(world)
+    yield from advise_on_topics(world)
+    yield from _check_origin(world)
 
 
-def _place(world: Observation) -> Iterator[Finding]:
+def _check_place(world: Observation) -> Iterator[Finding]:
     facts = world.advice
     if facts.filesystem is not None:
         lost = "is gone with it" if facts.filesystem in _SHORT_LIVED else "is gone with its disk"
@@ -54,7 +54,7 @@ def _place(world: Observation) -> Iterator[Finding]:
     if facts.table is not None:
         below = world.checkpoint.location.removeprefix(facts.table.location).strip("/")
         is_hidden = below.startswith(("_", "."))
-        cleaned = "" if is_hidden or not traits_of(facts.table.kind).is_swept else ", or cleans it up,"
+        cleaned = "" if is_hidden or not find_traits(facts.table.kind).is_swept else ", or cleans it up,"
         yield Finding(
             told.IN_TABLE_FOLDER,
             world.location,
@@ -64,15 +64,15 @@ def _place(world: Observation) -> Iterator[Finding]:
         )
 
 
-def _sharing(world: Observation) -> Iterator[Finding]:
+def _check_sharing(world: Observation) -> Iterator[Finding]:
     facts = world.advice
     evidence: dict[str, Json] = {}
     for run in facts.runs:
-        other = next((each for each in facts.runs if _had_company(run, each)), None)
+        other = next((each for each in facts.runs if _has_had_company(run, each)), None)
         if other is not None:
             evidence |= {"runs": [run.run_id, other.run_id], "conflict_ms": run.conflict_ms}
             break
-    alternating = _alternating(facts.batches)
+    alternating = _find_alternating(facts.batches)
     if alternating is not None:
         before, between, after = alternating
         evidence |= {
@@ -91,14 +91,14 @@ def _sharing(world: Observation) -> Iterator[Finding]:
         )
 
 
-def _had_company(run: RecordedRun, other: RecordedRun) -> bool:
+def _has_had_company(run: RecordedRun, other: RecordedRun) -> bool:
     """Whether `other` lived when Spark ended `run` for writing the same log."""
     if run.conflict_ms is None or run.run_id == other.run_id or run.query_id != other.query_id:
         return False
     return other.first_ms < run.conflict_ms and other.last_ms >= run.first_ms
 
 
-def _alternating(batches: Iterable[RecordedBatch]) -> tuple[RecordedBatch, RecordedBatch, RecordedBatch] | None:
+def _find_alternating(batches: Iterable[RecordedBatch]) -> tuple[RecordedBatch, RecordedBatch, RecordedBatch] | None:
     """Three batches, later in number and in time, of which the first and the last are of one run and the other is not.
 
     By numbers alone it could be a query that was taken back, by times alone clocks that differ.
@@ -122,12 +122,12 @@ def _is_after(batch: RecordedBatch, other: RecordedBatch) -> bool:
     return (batch.trigger_at_ms or 0) >= (other.trigger_at_ms or 0)
 
 
-def _retained(world: Observation) -> Iterator[Finding]:
+def _check_retained(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     ids = checkpoint.offsets.ids
     retained = len(ids) - 1
     is_short = ids.oldest and not ids.gaps and 0 < retained < RETAINED_DEFAULT
-    if checkpoint.mode is not Mode.MICRO_BATCH or not is_short or not _was_purged(world):
+    if checkpoint.mode is not Mode.MICRO_BATCH or not is_short or not _has_been_purged(world):
         return
     depth = max(0, retained - 1)
     if not depth:
@@ -145,7 +145,7 @@ def _retained(world: Observation) -> Iterator[Finding]:
     )
 
 
-def _was_purged(world: Observation) -> bool:
+def _has_been_purged(world: Observation) -> bool:
     """Whether there were older batches: a checkpoint that was seeded with a later one has few files, too."""
     checkpoint, facts = world.checkpoint, world.advice
     oldest, count = checkpoint.offsets.ids.oldest or 0, len(checkpoint.offsets.ids)
@@ -164,7 +164,7 @@ def _was_purged(world: Observation) -> bool:
     return first - made > max(1, (last - first) // (count - 1))
 
 
-def _origin(world: Observation) -> Iterator[Finding]:
+def _check_origin(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     written = checkpoint.spark_versions
     wanted = world.advice.spark
@@ -175,7 +175,7 @@ def _origin(world: Observation) -> Iterator[Finding]:
         if isinstance(entry, OffsetEntry) and entry.metadata and entry.metadata.spark_versions
     ]
     change = next((pair for pair in pairwise(versions) if pair[0][1] != pair[1][1]), None)
-    is_other = written and wanted and not _within(wanted, written.at_least, written.below)
+    is_other = written and wanted and not _is_within(wanted, written.at_least, written.below)
     if is_other or change:
         evidence: dict[str, Json] = {"written_by": str(written)}
         effect = "A restart with the older of the two may not read what the newer one wrote."
@@ -186,19 +186,19 @@ def _origin(world: Observation) -> Iterator[Finding]:
             evidence |= {"changed_at_batch": change[1][0], "written_before_by": str(change[0][1])}
         yield Finding(told.OTHER_SPARK, "offsets", effect, evidence, world.command("backup create"))
     for operator in checkpoint.state.operators if checkpoint.state else ():
-        yield from _schemas_elsewhere(world, operator)
+        yield from _check_schemas_elsewhere(world, operator)
 
 
-def _within(version: str, at_least: str, below: str | None) -> bool:
-    number = _numbers(version)
-    return _numbers(at_least) <= number and (below is None or number < _numbers(below))
+def _is_within(version: str, at_least: str, below: str | None) -> bool:
+    number = _parse_numbers(version)
+    return _parse_numbers(at_least) <= number and (below is None or number < _parse_numbers(below))
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def _schemas_elsewhere(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+def _check_schemas_elsewhere(world: Observation, operator: StateOperator) -> Iterator[Finding]:
     stores = operator.metadata.stores if isinstance(operator.metadata, OperatorMetadata) else ()
     paths = sorted(path for store in stores for path in store.schema_paths)
     marker = f"/state/{operator.operator}/_stateSchema/"
@@ -221,6 +221,6 @@ def _schemas_elsewhere(world: Observation, operator: StateOperator) -> Iterator[
 
 def _is_elsewhere(root: str, world: Observation) -> bool:
     try:
-        return location_of(root).identity != location_of(world.checkpoint.location).identity
+        return resolve_location(root).identity != resolve_location(world.checkpoint.location).identity
     except LocationInvalidError:
         return False

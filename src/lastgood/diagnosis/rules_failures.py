@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.errors import command_line
+from lastgood.errors import format_command_line
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
 from lastgood.query.observation import Observation
 
 
-def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
+def _make_condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
     return Condition(f"FAILURE_{cls.name}", severity, title, story)
 
 
 _BY_CLASS = {
-    FailureClass.TRANSIENT: _condition(
+    FailureClass.TRANSIENT: _make_condition(
         FailureClass.TRANSIENT,
         Severity.WARNING,
         "the query failed of something that passes",
@@ -25,7 +25,7 @@ _BY_CLASS = {
 A broker, a storage or the network did not answer in time. Nothing is wrong with the checkpoint: the same start can work
 in a while. If it goes on, look at the service that is named.""",
     ),
-    FailureClass.CONCURRENT_RUN: _condition(
+    FailureClass.CONCURRENT_RUN: _make_condition(
         FailureClass.CONCURRENT_RUN,
         Severity.ERROR,
         "another driver works on the checkpoint",
@@ -36,7 +36,7 @@ batch in flight may have been written by both.
 The same message comes from commits that are ahead of offsets, and a similar one from a left-over `.crc`: then there is
 no second driver, and the other findings say so. Else find the other one and stop it before this one is started.""",
     ),
-    FailureClass.LOG_DAMAGED: _condition(
+    FailureClass.LOG_DAMAGED: _make_condition(
         FailureClass.LOG_DAMAGED,
         Severity.ERROR,
         "a file of the checkpoint's logs stopped the query",
@@ -44,7 +44,7 @@ no second driver, and the other findings say so. Else find the other one and sto
 An entry of the offset log, the commit log, a source's or a sink's log, or `metadata` is missing or cannot be read.
 Starting again does not help. The other findings name the file and what is wrong with it now.""",
     ),
-    FailureClass.STATE_DAMAGED: _condition(
+    FailureClass.STATE_DAMAGED: _make_condition(
         FailureClass.STATE_DAMAGED,
         Severity.ERROR,
         "a state store could not be loaded",
@@ -52,7 +52,7 @@ Starting again does not help. The other findings name the file and what is wrong
 A task could not load its part of the state. Starting again does not help unless the storage was to blame. The other
 findings name the files that are missing or damaged now.""",
     ),
-    FailureClass.CODE_INCOMPATIBLE: _condition(
+    FailureClass.CODE_INCOMPATIBLE: _make_condition(
         FailureClass.CODE_INCOMPATIBLE,
         Severity.ERROR,
         "the code does not go with the checkpoint",
@@ -61,7 +61,7 @@ The application or its settings were changed in a way that the checkpoint does n
 of the state, other operators. The code before the change goes on from here; the new code needs its state rebuilt, or a
 checkpoint of its own.""",
     ),
-    FailureClass.POISON_DATA: _condition(
+    FailureClass.POISON_DATA: _make_condition(
         FailureClass.POISON_DATA,
         Severity.ERROR,
         "user code failed on the data of the batch",
@@ -69,7 +69,7 @@ checkpoint of its own.""",
 A function of the application, or an expression, raised an error on what the batch holds. The batch stays planned, so
 every start fails in the same way until the code copes with the record, or the record's range is left out.""",
     ),
-    FailureClass.SOURCE_EXPIRED: _condition(
+    FailureClass.SOURCE_EXPIRED: _make_condition(
         FailureClass.SOURCE_EXPIRED,
         Severity.ERROR,
         "what was to be read is no longer there",
@@ -77,7 +77,7 @@ every start fails in the same way until the code copes with the record, or the r
 The source has deleted records or files that the batch was to read. The failure leaves the plan behind, which fails at
 every start even after the cause is gone: the plan has to go first, then it can be judged what is lost.""",
     ),
-    FailureClass.SOURCE_RECREATED: _condition(
+    FailureClass.SOURCE_RECREATED: _make_condition(
         FailureClass.SOURCE_RECREATED,
         Severity.ERROR,
         "the source is another one of the same name, or gone",
@@ -85,7 +85,7 @@ every start even after the cause is gone: the plan has to go first, then it can 
 A topic or table was deleted, and perhaps created again. The position of the query means nothing in the new one. The
 failure may leave a plan behind that fails at every start.""",
     ),
-    FailureClass.RESOURCES: _condition(
+    FailureClass.RESOURCES: _make_condition(
         FailureClass.RESOURCES,
         Severity.ERROR,
         "memory, disk or slots did not suffice",
@@ -93,7 +93,7 @@ failure may leave a plan behind that fails at every start.""",
 The batch is planned and runs again with the same range: smaller limits do not make it smaller. Give it more, or have it
 planned anew with today's limits: `lastgood plan TARGET --goal replan` says what that costs.""",
     ),
-    FailureClass.STOPPED_ON_PURPOSE: _condition(
+    FailureClass.STOPPED_ON_PURPOSE: _make_condition(
         FailureClass.STOPPED_ON_PURPOSE,
         Severity.INFO,
         "somebody ended the query",
@@ -101,7 +101,7 @@ planned anew with today's limits: `lastgood plan TARGET --goal replan` says what
 A signal, `stop()`, or the end of the driver. Nothing is wrong: the next start goes on from the newest committed batch,
 and runs the batch that was in flight again.""",
     ),
-    FailureClass.UNKNOWN: _condition(
+    FailureClass.UNKNOWN: _make_condition(
         FailureClass.UNKNOWN,
         Severity.WARNING,
         "the query failed of something that no rule knows",
@@ -117,7 +117,7 @@ def find_failures(failures: Sequence[Failure], query_id: str | None, world: Obse
     """Findings about the failures of a query that a log tells of; those of other queries are left out.
 
     Args:
-        failures: As `failures.shown` has them.
+        failures: As `failures.show_failure` has them.
         query_id: Of the query; None: nobody knows.
         world: What was found.
     """
@@ -125,19 +125,25 @@ def find_failures(failures: Sequence[Failure], query_id: str | None, world: Obse
         if query_id is not None and failure.query_id not in (None, query_id):
             continue
         effect = f"{failure.because[:1].upper()}{failure.because[1:]}."
-        yield Finding(_BY_CLASS[failure.cls], _subject(failure), effect, _evidence(failure), _command(failure, world))
+        yield Finding(
+            _BY_CLASS[failure.cls],
+            _name_subject(failure),
+            effect,
+            _collect_evidence(failure),
+            _choose_command(failure, world),
+        )
 
 
-def _command(failure: Failure, world: Observation) -> str:
+def _choose_command(failure: Failure, world: Observation) -> str:
     """What to type: the other findings say what is wrong now, but for a batch that is too large for its means."""
     orphan = world.checkpoint.orphan
     is_orphan = orphan is not None and failure.batch_id in (None, orphan)
     if failure.cls is FailureClass.RESOURCES and is_orphan:
         return world.command("plan", "--goal", "replan")
-    return command_line("explain", _BY_CLASS[failure.cls].name)
+    return format_command_line("explain", _BY_CLASS[failure.cls].name)
 
 
-def _subject(failure: Failure) -> str:
+def _name_subject(failure: Failure) -> str:
     if failure.batch_id is not None:
         return f"batch {failure.batch_id}"
     if failure.query_name or failure.query_id:
@@ -145,7 +151,7 @@ def _subject(failure: Failure) -> str:
     return "driver"
 
 
-def _evidence(failure: Failure) -> dict[str, Any]:
+def _collect_evidence(failure: Failure) -> dict[str, Any]:
     code, offsets = failure.user_code, failure.offsets
     told: dict[str, Any] = {
         "exception": failure.condition or failure.class_name,

@@ -20,29 +20,36 @@ def find_files_again(world: Observation) -> Iterator[Finding]:
         fates = again.by_fate()
         held, too_old = fates.get(Then.IGNORED, []), fates.get(Then.TOO_OLD, [])
         if held or too_old:
-            yield _ignored(world, subject, again, held, too_old)
+            yield _make_ignored(world, subject, again, held, too_old)
         if read := fates.get(Then.READ_AGAIN):
             effect = (
                 "They were read with a time that is older than the newest file by more than maxFileAge (seven days"
                 " unless set), so that Spark has forgotten their names: the next batch reads them again, as a whole."
             )
-            facts = _facts(again, read)
-            yield Finding(conditions.SOURCE_FILES_CHANGED, subject, effect, facts, _look(world, read), Severity.WARNING)
+            facts = _collect_facts(again, read)
+            yield Finding(
+                conditions.SOURCE_FILES_CHANGED,
+                subject,
+                effect,
+                facts,
+                _make_look_command(world, read),
+                Severity.WARNING,
+            )
 
 
-def _ignored(
+def _make_ignored(
     world: Observation, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
 ) -> Finding:
     files = [*held, *too_old]
-    effect = f"No batch reads them now, since {_why_not(held, too_old)}: what is new in them is left out."
+    effect = f"No batch reads them now, since {_explain_why_not(held, too_old)}: what is new in them is left out."
     later = [each.forgotten_after_ms for each in held if each.forgotten_after_ms is not None]
     if later:
         effect += " Once a file comes that is newer by more than maxFileAge, they are read, as a whole."
-    facts = {**_facts(again, files), "forgotten_after_ms": min(later, default=None)}
-    return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _look(world, files))
+    facts = {**_collect_facts(again, files), "forgotten_after_ms": min(later, default=None)}
+    return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _make_look_command(world, files))
 
 
-def _why_not(held: list[FileFacts], too_old: list[FileFacts]) -> str:
+def _explain_why_not(held: list[FileFacts], too_old: list[FileFacts]) -> str:
     named = "the source's log holds their names"
     old = "they are older than the newest file by more than maxFileAge"
     if held and too_old:
@@ -50,7 +57,7 @@ def _why_not(held: list[FileFacts], too_old: list[FileFacts]) -> str:
     return named if held else old
 
 
-def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
+def _collect_facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
     return {
         "count": len(files),
         "files": [each.file.path for each in files[:_NAMES_SHOWN]],
@@ -62,5 +69,5 @@ def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
     }
 
 
-def _look(world: Observation, files: list[FileFacts]) -> str:
+def _make_look_command(world: Observation, files: list[FileFacts]) -> str:
     return world.command("inspect", "--file", unquote(files[0].file.path))

@@ -6,28 +6,28 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.diagnosis import kafka_conditions as conditions
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.kafka_reading import (
     KafkaReading,
-    between,
-    names,
-    positions,
-    readings,
-    status_command,
+    describe_ranges,
+    list_readings,
+    make_status_command,
+    name_partitions,
+    select_positions,
+    select_within,
     to_json,
-    told,
-    within,
+    turn_ranges,
 )
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
-from lastgood.query.kafka import expired
+from lastgood.query.kafka import find_expired
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.kafka_source import is_without_topics
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.topics import identify, plans_of, reads_of
+from lastgood.query.topics import collect_offset_entries, identify, list_reads
 from lastgood.sources.kafka.facts import FoundRecord, TopicFacts
-from lastgood.sources.kafka.ranges import Ranges, offset_count, planned, ranges_to_json, went_back
+from lastgood.sources.kafka.ranges import Ranges, count_offsets, find_planned_ranges, find_went_back, ranges_to_json
 from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 
 _RECREATED = {
@@ -67,24 +67,26 @@ class Suspicion:
         return self.answer.identity is TopicIdentity.MAY_BE_RECREATED
 
 
-def suspicions(world: Observation, restart: Restart) -> Iterator[Suspicion]:
+def list_suspicions(world: Observation, restart: Restart) -> Iterator[Suspicion]:
     """Topics that look as if they were created again; none where the broker was not asked."""
-    for source in readings(world, restart):
+    for source in list_readings(world, restart):
         for topic in source.there if source.is_asked else ():
-            answer = _identity(source, topic)
+            answer = _judge_identity(source, topic)
             if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
-                yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic), _gone(source, topic))
+                yield Suspicion(
+                    source.stand.source_id, topic, answer, _find_never_read(source, topic), _find_gone(source, topic)
+                )
 
 
-def identities(world: Observation, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
+def judge_identities(world: Observation, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
     """Whether each topic that the query has read from is still that topic; none where the broker was not asked."""
-    for source in readings(world, restart):
+    for source in list_readings(world, restart):
         for topic in source.there if source.is_asked else ():
             if source.named.get(topic):
-                yield topic, _identity(source, topic)
+                yield topic, _judge_identity(source, topic)
 
 
-def may_be_read(world: Observation, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
+def find_where_to_read(world: Observation, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
     """Of a topic that was created again, per partition the offset below which the query may have read it meanwhile.
 
     Args:
@@ -94,12 +96,12 @@ def may_be_read(world: Observation, restart: Restart, topic: str, *, by_time: bo
         by_time: Whether nothing was read since the newest committed batch: then what is newer was not.
     """
     found: dict[int, int] = {}
-    for source in readings(world, restart):
+    for source in list_readings(world, restart):
         if topic in source.there:
             ends = source.named.get(topic, {})
         else:
             ends = {}
-        latest, newer = source.facts.latest.get(topic, {}), _newer(source, topic)
+        latest, newer = source.facts.latest.get(topic, {}), _find_newer(source, topic)
         for partition, end in ends.items():
             record = None
             if newer is not None and by_time:
@@ -113,51 +115,51 @@ def may_be_read(world: Observation, restart: Restart, topic: str, *, by_time: bo
 
 def find_broker(source: KafkaReading) -> Iterator[Finding]:
     """Findings about one source whose broker has answered."""
-    identities = {topic: _identity(source, topic) for topic in source.there}
+    identities = {topic: _judge_identity(source, topic) for topic in source.there}
     for topic in source.named:
         if topic not in identities:
             if _may_be_gone(source, topic):
-                yield _topic_gone(source, topic)
+                yield _make_topic_gone(source, topic)
             else:
-                yield _silent(source, topic)
+                yield _make_silent(source, topic)
             continue
         found = source.there[topic]
-        yield from _silent_partitions(source, topic, found)
-        yield from _recreated(source, topic, identities[topic])
-        yield from _gone_partitions(source, topic, found)
-        yield from _new_partitions(source, topic, found)
-        yield from _nature(source, topic, found)
+        yield from _check_silent_partitions(source, topic, found)
+        yield from _check_recreated(source, topic, identities[topic])
+        yield from _check_gone_partitions(source, topic, found)
+        yield from _check_new_partitions(source, topic, found)
+        yield from _check_nature(source, topic, found)
     others = [topic for topic, answer in identities.items() if answer.identity is TopicIdentity.ANOTHER]
-    yield from _expired(source, others)
-    yield from _went_back(source)
+    yield from _check_expired(source, others)
+    yield from _check_went_back(source)
 
 
 def _may_be_gone(source: KafkaReading, topic: str) -> bool:
     return source.is_gone(topic) or topic not in source.facts.topics
 
 
-def _silent(source: KafkaReading, topic: str) -> Finding:
+def _make_silent(source: KafkaReading, topic: str) -> Finding:
     effect = f"Nobody knows whether what is to be read of {topic} is still there."
     evidence = {"because": source.facts.topics[topic].unknown}
-    return source.finding(SOURCE_UNKNOWN, topic, effect, evidence, status_command(source.world))
+    return source.finding(SOURCE_UNKNOWN, topic, effect, evidence, make_status_command(source.world))
 
 
-def _silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+def _check_silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
     because = {
         p: each.unknown or "an offset was not told"
         for p, each in found.partitions.items()
         if p in source.named[topic] and None in (each.earliest, each.latest)
     }
     if because:
-        subject = names({topic: because})
+        subject = name_partitions({topic: because})
         effect = f"Nobody knows whether what is to be read of {subject} is still there."
         evidence = {"because": {str(p): why for p, why in because.items()}}
-        yield source.finding(SOURCE_UNKNOWN, subject, effect, evidence, status_command(source.world))
+        yield source.finding(SOURCE_UNKNOWN, subject, effect, evidence, make_status_command(source.world))
 
 
-def _topic_gone(source: KafkaReading, topic: str) -> Finding:
+def _make_topic_gone(source: KafkaReading, topic: str) -> Finding:
     """It does not exist; of one that facts from a file leave out, that is not sure."""
-    effect = _without(source)
+    effect = _describe_without(source)
     is_sure = source.is_gone(topic)
     if not is_sure:
         effect = f"The facts about Kafka do not name it. If it does not exist: {effect[:1].lower()}{effect[1:]}"
@@ -167,7 +169,7 @@ def _topic_gone(source: KafkaReading, topic: str) -> Finding:
     return source.finding(conditions.SOURCE_TOPIC_GONE, topic, effect, evidence, command, level)
 
 
-def _without(source: KafkaReading) -> str:
+def _describe_without(source: KafkaReading) -> str:
     """What becomes of a query one of whose topics does not exist."""
     world, batch_id = source.world, source.stand.batch_id
     is_planned = source.stand.is_rerun
@@ -186,20 +188,20 @@ def _without(source: KafkaReading) -> str:
     return f"Subscribed by name, {by_name} By a pattern: {by_pattern[:1].lower()}{by_pattern[1:]}"
 
 
-def _identity(source: KafkaReading, topic: str) -> IdentityAnswer:
+def _judge_identity(source: KafkaReading, topic: str) -> IdentityAnswer:
     """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
-    plans = plans_of(source.world.checkpoint)
+    plans = collect_offset_entries(source.world.checkpoint)
     return identify(
         topic,
         source.facts,
-        reads_of(plans, topic),
+        list_reads(plans, topic),
         {n: entry.metadata.batch_timestamp_ms for n, entry in plans.items() if entry.metadata is not None},
         recorded_id=source.recorded_id(topic),
         is_same_topic=source.world.is_same_topic,
     )
 
 
-def _newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Mapping[int, FoundRecord]] | None:
+def _find_newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Mapping[int, FoundRecord]] | None:
     """The newest batch for whose time the broker was asked: that time, where it ended, and the first newer records."""
     for span in reversed(source.read):
         entry = source.world.checkpoint.offsets.entries.get(span.batch_id)
@@ -207,22 +209,22 @@ def _newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Ma
         time_ms = metadata.batch_timestamp_ms if metadata else 0
         after = source.facts.first_at.get(time_ms + 1, {})
         records = source.facts.first_after_batch.get(span.batch_id, after).get(topic)
-        ends = positions(topics_of(span.end)).get(topic)
+        ends = select_positions(get_topics(span.end)).get(topic)
         if records and ends:
             return time_ms, ends, records
     return None
 
 
-def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iterator[Finding]:
+def _check_recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iterator[Finding]:
     if answer.identity not in _RECREATED:
         return
     found, facts, ends = source.there[topic], source.facts, source.start.get(topic, {})
-    is_short = bool(went_back({topic: ends}, facts.latest))
-    never = _never_read(source, topic)
+    is_short = bool(find_went_back({topic: ends}, facts.latest))
+    never = _find_never_read(source, topic)
     is_proven = answer.identity is TopicIdentity.ANOTHER
     effect = f"{'What' if is_proven else 'If it was created again: what'} was unread of the old topic is gone"
     if never:
-        effect += f", and {told(never)} of the new one is never read"
+        effect += f", and {describe_ranges(never)} of the new one is never read"
         effect += "" if is_short else ", without a message and whatever failOnDataLoss says"
     if is_short and source.world.fail_on_data_loss:
         effect += "; Spark plans a batch, fails, and that plan fails at every start"
@@ -245,52 +247,52 @@ def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iter
     yield source.finding(conditions.SOURCE_TOPIC_RECREATED, topic, f"{effect}.", evidence, command, level)
 
 
-def _never_read(source: KafkaReading, topic: str) -> Ranges:
+def _find_never_read(source: KafkaReading, topic: str) -> Ranges:
     """What there is below where the next new batch begins, or the one that runs again."""
     latest = source.facts.latest.get(topic, {})
     begins = source.end if source.is_in_sinks else source.start
     passed = {topic: {p: min(end, latest.get(p, end)) for p, end in begins.get(topic, {}).items()}}
-    return planned(within(source.facts.earliest, passed), passed)
+    return find_planned_ranges(select_within(source.facts.earliest, passed), passed)
 
 
-def _gone(source: KafkaReading, topic: str) -> Ranges:
+def _find_gone(source: KafkaReading, topic: str) -> Ranges:
     if source.is_in_sinks:
         return {}
-    return planned({topic: source.start.get(topic, {})}, {topic: source.end.get(topic, {})})
+    return find_planned_ranges({topic: source.start.get(topic, {})}, {topic: source.end.get(topic, {})})
 
 
-def _gone_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+def _check_gone_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
     gone = {topic: {p: at for p, at in source.named[topic].items() if p not in found.partitions}}
     if gone[topic]:
         effect = source.planning_fails(
-            f"{names(gone)} is not there any more", "goes on and forgets where it stood there"
+            f"{name_partitions(gone)} is not there any more", "goes on and forgets where it stood there"
         )
-        unread = within(source.start, gone) or gone
+        unread = select_within(source.start, gone) or gone
         evidence = {"unread_from": to_json(unread), "partitions_now": sorted(found.partitions)}
         command = source.topics_command("--describe", "--topic", topic)
-        yield source.finding(conditions.SOURCE_PARTITIONS_GONE, names(gone), effect, evidence, command)
+        yield source.finding(conditions.SOURCE_PARTITIONS_GONE, name_partitions(gone), effect, evidence, command)
 
 
-def _new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+def _check_new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
     """Partitions that no plan names yet."""
     new = {p: each for p, each in found.partitions.items() if p not in source.named[topic]}
     late = {topic: {p: ((0, each.earliest),) for p, each in new.items() if each.earliest}}
     whole = {p: each for p, each in new.items() if not each.earliest}
     if whole:
-        subject = names({topic: whole})
+        subject = name_partitions({topic: whole})
         effect = f"The next batch reads {subject} from the beginning, whatever startingOffsets says; nothing is lost."
         evidence = {"up_to": to_json({topic: {p: each.latest for p, each in whole.items()}})}
         yield source.finding(conditions.SOURCE_PARTITIONS_ADDED, subject, effect, evidence)
     if late[topic]:
         effect = source.planning_fails(
-            f"{told(late)} is deleted before the query has read it", "begins after it without a word"
+            f"{describe_ranges(late)} is deleted before the query has read it", "begins after it without a word"
         )
         lost = {"lost": ranges_to_json(late)}
-        command = status_command(source.world)
-        yield source.finding(conditions.SOURCE_PARTITION_STARTS_LATE, names(late), effect, lost, command)
+        command = make_status_command(source.world)
+        yield source.finding(conditions.SOURCE_PARTITION_STARTS_LATE, name_partitions(late), effect, lost, command)
 
 
-def _nature(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+def _check_nature(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
     """What keeps counts of offsets from proving anything."""
     if found.is_compacted:
         effect = "Fewer rows than offsets are no loss here, and reading again does not give the same rows."
@@ -301,45 +303,48 @@ def _nature(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Fin
     if held:
         effect = "A query with kafka.isolation.level=read_committed reads no further until the transaction ends."
         ranges = {"held_back": ranges_to_json({topic: held})}
-        yield source.finding(conditions.SOURCE_TRANSACTION_OPEN, names({topic: held}), effect, ranges)
+        yield source.finding(conditions.SOURCE_TRANSACTION_OPEN, name_partitions({topic: held}), effect, ranges)
 
 
-def _expired(source: KafkaReading, others: Collection[str]) -> Iterator[Finding]:
+def _check_expired(source: KafkaReading, others: Collection[str]) -> Iterator[Finding]:
     """Unread offsets below the beginning of their partition; of another topic of that name they say nothing."""
     unread = source.end if source.is_in_sinks else source.start
-    lost = {t: parts for t, parts in expired(unread, source.facts).items() if t not in others}
+    lost = {t: parts for t, parts in find_expired(unread, source.facts).items() if t not in others}
     if not lost:
         return
     batch_id = source.stand.batch_id + source.is_in_sinks  # what the sinks have is not read again
     leaves_orphan = source.restart.leaves_orphan or source.is_in_sinks
     if not source.world.fail_on_data_loss:
-        effect = f"{told(lost)} is skipped without a word: batch {batch_id} is committed with what is left."
+        effect = f"{describe_ranges(lost)} is skipped without a word: batch {batch_id} is committed with what is left."
     elif leaves_orphan:
         effect = (
-            f"{told(lost)} can no longer be read: batch {batch_id} is planned and fails in its tasks, and its plan"
-            " stays behind and fails at every start."
+            f"{describe_ranges(lost)} can no longer be read: batch {batch_id} is planned and fails in its tasks, and"
+            " its plan stays behind and fails at every start."
         )
     else:
-        effect = f"{told(lost)} can no longer be read: batch {batch_id} fails in its tasks, at every start."
+        effect = f"{describe_ranges(lost)} can no longer be read: batch {batch_id} fails in its tasks, at every start."
     evidence = {
         "lost": ranges_to_json(lost),
-        "lost_offsets": offset_count(lost),
-        "earliest": to_json(within(source.facts.earliest, lost)),
+        "lost_offsets": count_offsets(lost),
+        "earliest": to_json(select_within(source.facts.earliest, lost)),
         "batch": batch_id,
     }
-    command = status_command(source.world)
-    yield source.finding(conditions.SOURCE_RANGE_EXPIRED, names(lost), effect, evidence, command)
+    command = make_status_command(source.world)
+    yield source.finding(conditions.SOURCE_RANGE_EXPIRED, name_partitions(lost), effect, evidence, command)
 
 
-def _went_back(source: KafkaReading) -> Iterator[Finding]:
+def _check_went_back(source: KafkaReading) -> Iterator[Finding]:
     """Partitions that end below the position."""
-    back = went_back(source.start, source.facts.latest)
+    back = find_went_back(source.start, source.facts.latest)
     if back:
         effect = source.planning_fails(
-            f"{names(back)} ends below the position of the query", "takes the lower offset, reads nothing, and goes on"
+            f"{name_partitions(back)} ends below the position of the query",
+            "takes the lower offset, reads nothing, and goes on",
         )
         evidence = {
-            "position": to_json(within(source.start, back)),
-            "above_end": ranges_to_json(between(back)),
+            "position": to_json(select_within(source.start, back)),
+            "above_end": ranges_to_json(turn_ranges(back)),
         }
-        yield source.finding(SOURCE_OFFSET_WENT_BACK, names(back), effect, evidence, status_command(source.world))
+        yield source.finding(
+            SOURCE_OFFSET_WENT_BACK, name_partitions(back), effect, evidence, make_status_command(source.world)
+        )

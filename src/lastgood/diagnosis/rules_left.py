@@ -54,7 +54,7 @@ class Later:
     last_batch: int
 
 
-def begun_since(world: Observation) -> Later | None:
+def find_begun_since(world: Observation) -> Later | None:
     """The query that has begun on the checkpoint since it was left behind, if a sink shows one: its logs are lost."""
     marks = world.left.marks if world.left is not None else {}
     for sink in world.sinks:
@@ -69,7 +69,7 @@ def begun_since(world: Observation) -> Later | None:
 
 def find_left(world: Observation) -> Iterator[Finding]:
     """The one finding, if it was left behind."""
-    left, later = world.left, begun_since(world)
+    left, later = world.left, find_begun_since(world)
     if left is None:
         return
     effect, level = "The next start begins at batch 0, where this file says.", None
@@ -86,14 +86,14 @@ def find_left(world: Observation) -> Iterator[Finding]:
     yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, world.command("recover"), level)
 
 
-def not_of_the_left(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
+def drop_of_the_left(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those about the query that was left behind: what it has written is not written again."""
-    if world.left is None or begun_since(world) is not None:
+    if world.left is None or find_begun_since(world) is not None:
         return list(findings)
     return [finding for finding in findings if finding.condition is not SINK_KNOWS_OTHER_QUERY]
 
 
-def first_start_unproven(
+def make_first_start_unproven(
     checkpoint: str, silent: Sequence[str], left_by: str | None = None, memory: LedgerMemory | None = None
 ) -> Finding:
     """The warning before a start of which nobody can tell that it is the first.

@@ -28,7 +28,7 @@ _SHOWN_MAX = 20
 _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
-def that_matter(links: Mapping[str, str], location: str) -> dict[str, str]:
+def select_links_that_matter(links: Mapping[str, str], location: str) -> dict[str, str]:
     """Of the links that were left out those that Spark, or a repair, would follow; path and target."""
     below = f"{location.rstrip('/')}/"
     return {
@@ -43,7 +43,7 @@ def find_links(world: Observation) -> Iterator[Finding]:
     links = world.links
     if not links:
         return
-    matter = that_matter(links, world.folder)
+    matter = select_links_that_matter(links, world.folder)
     shown = matter or links
     effect = (
         "Spark follows it, and lastgood has not read what it leads to: whatever else is said here may be wrong, and no"
@@ -53,9 +53,9 @@ def find_links(world: Observation) -> Iterator[Finding]:
     )
     evidence = {"links": [f"{path} -> {shown[path]}" for path in sorted(shown)[:_SHOWN_MAX]], "count": len(links)}
     level = None if matter else Severity.WARNING
-    yield Finding(CHECKPOINT_HAS_LINKS, min(shown), effect, evidence, listing(min(shown)), level)
+    yield Finding(CHECKPOINT_HAS_LINKS, min(shown), effect, evidence, make_listing_command(min(shown)), level)
 
 
-def listing(path: str) -> str:
+def make_listing_command(path: str) -> str:
     """The command that shows a link, and whose it is."""
     return shlex.join(["ls", "-ld", path])

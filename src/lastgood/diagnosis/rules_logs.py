@@ -11,10 +11,10 @@ from lastgood.checkpoint.logs import BatchLog, LogListing
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.observation import Observation, removal
-from lastgood.query.prediction.file_source import next_name
+from lastgood.query.observation import Observation, make_removal_command
+from lastgood.query.prediction.file_source import name_next
 from lastgood.query.prediction.restart import Outcome, Restart
-from lastgood.query.sink_batches import planned_anew
+from lastgood.query.sink_batches import find_planned_anew
 
 _IDS_SHOWN = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -225,18 +225,18 @@ CONDITIONS = (
 def find_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about the logs, by what a start would make of them."""
     checkpoint = world.checkpoint
-    yield from _query_id(world, restart)
-    yield from _modes(world)
+    yield from _check_query_id(world, restart)
+    yield from _check_modes(world)
     if checkpoint.mode is not Mode.CONTINUOUS:
-        yield from _relation(world, restart)
+        yield from _check_relation(world, restart)
     if checkpoint.mode is Mode.MICRO_BATCH:
-        yield from _holes(world)
-    yield from _offset_entries(world, restart)
-    yield from _newest_commits(world, restart)
-    yield from _names(world)
-    yield from _left_over(world)
-    yield from _watermark(world)
-    yield from _not_empty(world, restart)
+        yield from _check_holes(world)
+    yield from _check_offset_entries(world, restart)
+    yield from _check_newest_commits(world, restart)
+    yield from _check_names(world)
+    yield from _check_left_over(world)
+    yield from _check_watermark(world)
+    yield from _check_not_empty(world, restart)
     if checkpoint.foreign:
         shown = [name for name in checkpoint.foreign if name != ".metadata.crc"]
         if shown:
@@ -245,9 +245,9 @@ def find_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
             )
 
 
-def _not_empty(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_not_empty(world: Observation, restart: Restart) -> Iterator[Finding]:
     """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
-    logs = {folder: listing for folder, listing in _listings(world.checkpoint) if listing.newest_listed is None}
+    logs = {folder: listing for folder, listing in _collect_listings(world.checkpoint) if listing.newest_listed is None}
     folder = restart.stop.subject if restart.stop else ""
     if restart.error == "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" and folder in logs:
         names = [f"{folder}/{name}" for name in (*logs[folder].foreign, *logs[folder].temporary)]
@@ -256,7 +256,7 @@ def _not_empty(world: Observation, restart: Restart) -> Iterator[Finding]:
         yield Finding(FOREIGN_FILES, names[0], effect, evidence, world.command("verify"), Severity.ERROR)
 
 
-def _query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
     found = world.checkpoint.query
     has_batches = world.checkpoint.last_planned is not None or world.checkpoint.last_committed is not None
     if isinstance(found, Damage):
@@ -275,7 +275,7 @@ def _query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
     yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("plan"))
 
 
-def _modes(world: Observation) -> Iterator[Finding]:
+def _check_modes(world: Observation) -> Iterator[Finding]:
     mode = world.checkpoint.mode
     if mode is Mode.ASYNC_PROGRESS:
         effect = "After a crash, what was read since the newest entry runs again as one batch."
@@ -285,7 +285,7 @@ def _modes(world: Observation) -> Iterator[Finding]:
         yield Finding(CONTINUOUS_MODE, "offsets", "A start goes on after the newest committed epoch.")
 
 
-def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     """How plans and commits stand to each other."""
     checkpoint = world.checkpoint
     planned, committed = checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed
@@ -298,7 +298,7 @@ def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
             effect = "The query cannot start."
         else:
             effect = "Batches will run a second time."
-        evidence = {"last_planned": planned, "last_committed": committed, "missing": _some(missing)}
+        evidence = {"last_planned": planned, "last_committed": committed, "missing": _take_some(missing)}
         yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("plan"))
         return
     if planned is None or committed == planned:
@@ -311,15 +311,14 @@ def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     evidence = {"last_planned": planned, "last_committed": committed}
     subject = f"offsets/{planned}"
     if skipped:
-        effect = (
-            f"Only batch {planned} runs again. Batches {_span(skipped)} are treated as done, whatever the sink has."
-        )
+        passed = _format_span(skipped)
+        effect = f"Only batch {planned} runs again. Batches {passed} are treated as done, whatever the sink has."
         command = world.command("inspect", "--batch", str(skipped[0]))
-        found = {**evidence, "skipped": _some(skipped)}
+        found = {**evidence, "skipped": _take_some(skipped)}
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
         anew = world.command("plan", "--goal", "replan")
-        is_dropped = any(planned_anew(checkpoint, sink) is not None for sink in world.sinks)
+        is_dropped = any(find_planned_anew(checkpoint, sink) is not None for sink in world.sinks)
         costs = "what comes of that is told of the sink" if is_dropped else "nothing is lost by that"
         effect = (
             f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
@@ -333,7 +332,7 @@ def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     yield Finding(ORPHAN_BATCH, subject, effect, evidence, command)
 
 
-def _holes(world: Observation) -> Iterator[Finding]:
+def _check_holes(world: Observation) -> Iterator[Finding]:
     offsets, commits = world.checkpoint.offsets, world.checkpoint.commits
     newest = offsets.newest
     if newest and newest - 1 not in offsets.ids and newest == offsets.listing.newest_listed:
@@ -347,10 +346,10 @@ def _holes(world: Observation) -> Iterator[Finding]:
             missing = [batch_id for batch_id in missing if batch_id < offsets.newest]
         if missing:
             effect = "A start does not notice; going back to these batches is not possible."
-            yield Finding(LOG_HOLE, f"{log.folder}/{missing[0]}", effect, {"missing": _some(missing)})
+            yield Finding(LOG_HOLE, f"{log.folder}/{missing[0]}", effect, {"missing": _take_some(missing)})
 
 
-def _offset_entries(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_offset_entries(world: Observation, restart: Restart) -> Iterator[Finding]:
     log = world.checkpoint.offsets
     newest = log.newest
     read = {newest, None if newest is None else log.ids.before(newest)}
@@ -394,7 +393,7 @@ def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:
     return any(other and not isinstance(other.offset, TextOffset | VoidOffset) for other in others)
 
 
-def _newest_commits(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_newest_commits(world: Observation, restart: Restart) -> Iterator[Finding]:
     log = world.checkpoint.commits
     for batch_id, entry in sorted(log.entries.items(), reverse=True):
         subject = f"commits/{batch_id}"
@@ -412,9 +411,9 @@ def _newest_commits(world: Observation, restart: Restart) -> Iterator[Finding]:
             yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
 
 
-def _names(world: Observation) -> Iterator[Finding]:
+def _check_names(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
-    for folder, listing in _listings(checkpoint):
+    for folder, listing in _collect_listings(checkpoint):
         for name, batch_id in listing.noncanonical.items():
             is_newest = batch_id == listing.newest_listed and batch_id not in listing.ids
             level = Severity.ERROR if is_newest else Severity.WARNING
@@ -426,13 +425,13 @@ def _names(world: Observation) -> Iterator[Finding]:
             yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
 
 
-def _left_over(world: Observation) -> Iterator[Finding]:
+def _check_left_over(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     blocked = "The query stops when it writes this entry, as if a second query were running."
     if ".metadata.crc" in checkpoint.foreign and world.is_local:
-        yield _stale(world, ".metadata.crc", blocked, Severity.ERROR)
-    for folder, listing in _listings(checkpoint):
-        due = _next_names(checkpoint, folder)
+        yield _make_stale(world, ".metadata.crc", blocked, Severity.ERROR)
+    for folder, listing in _collect_listings(checkpoint):
+        due = _list_next_names(checkpoint, folder)
         for name in due:
             if f"{name}/" in listing.foreign:
                 effect = "The query stops when it writes this entry."
@@ -440,25 +439,27 @@ def _left_over(world: Observation) -> Iterator[Finding]:
         stale = [name for name in listing.stale_checksums if world.is_local]
         blocking = [name for name in stale if name[1:-4] in due]
         for name in blocking:
-            yield _stale(world, f"{folder}/{name}", blocked, Severity.ERROR)
+            yield _make_stale(world, f"{folder}/{name}", blocked, Severity.ERROR)
         others = [name for name in stale if name not in blocking]
         if others:
             effect = "Nothing yet; the query stops when it writes that entry."
-            yield _stale(world, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
+            yield _make_stale(world, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
     for log in (checkpoint.offsets, checkpoint.commits):
         for batch_id in log.checksum_damage:
             effect = (
                 f"{log.folder}/{batch_id} was changed after Spark wrote it. Spark does not notice and goes by what it"
                 " says now; tools that check it (`hadoop fs -cat`) fail."
             )
-            yield _stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
+            yield _make_stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
 
 
-def _stale(world: Observation, name: str, effect: str, level: Severity | None = None, **evidence: object) -> Finding:
-    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, removal(world.location, name), level)
+def _make_stale(
+    world: Observation, name: str, effect: str, level: Severity | None = None, **evidence: object
+) -> Finding:
+    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, make_removal_command(world.location, name), level)
 
 
-def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
+def _list_next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
     """Names of the entries that the next start writes into a log."""
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None:
@@ -472,10 +473,10 @@ def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
         if is_orphan:
             return [str(planned), str(following)]
         return [str(following)]
-    return [next_name(log) for log in checkpoint.sources if log.folder == folder]
+    return [name_next(log) for log in checkpoint.sources if log.folder == folder]
 
 
-def _watermark(world: Observation) -> Iterator[Finding]:
+def _check_watermark(world: Observation) -> Iterator[Finding]:
     entry = world.checkpoint.newest_offsets
     commit = world.checkpoint.commits.newest_entry
     if entry is None or entry.metadata is None:
@@ -490,16 +491,16 @@ def _watermark(world: Observation) -> Iterator[Finding]:
         yield Finding(WATERMARK_IN_FUTURE, "watermark", effect, found, world.command("inspect"))
 
 
-def _listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:
+def _collect_listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:
     logs: list[BatchLog[OffsetEntry] | BatchLog[CommitEntry]] = [checkpoint.offsets, checkpoint.commits]
     return [(log.folder, log.listing) for log in (*logs, *checkpoint.sources)]
 
 
-def _some(ids: range | list[int]) -> list[int]:
+def _take_some(ids: range | list[int]) -> list[int]:
     return list(ids[:_IDS_SHOWN])
 
 
-def _span(ids: list[int]) -> str:
+def _format_span(ids: list[int]) -> str:
     if len(ids) == 1:
         return str(ids[0])
     return f"{ids[0]} to {ids[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.lost import KnownElsewhere, known_elsewhere
+from lastgood.query.lost import KnownElsewhere, find_known_elsewhere
 from lastgood.query.observation import Observation
 
 CHECKPOINT_LOST = Condition(
@@ -30,16 +30,16 @@ CONDITIONS = (CHECKPOINT_LOST,)
 
 def find_lost(world: Observation) -> Iterator[Finding]:
     """The one finding, if mirror or ledger know of batches that the checkpoint does not."""
-    known = known_elsewhere(world)
+    known = find_known_elsewhere(world)
     if known is None:
         return
     effect = f"A start begins at batch 0; {known.holder} {'holds' if known.is_mirror else 'knows'} batches"
     evidence = {"mirrored" if known.is_mirror else "remembered": [known.first, known.last]}
     effect = f"{effect} {known.first} to {known.last}."
-    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, way_back(world, known))
+    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, find_way_back(world, known))
 
 
-def way_back(world: Observation, known: KnownElsewhere) -> str | None:
+def find_way_back(world: Observation, known: KnownElsewhere) -> str | None:
     """The command that goes on from what is known elsewhere; None where nobody knows offsets of Kafka."""
     if known.is_mirror:
         return world.command("backup restore")

@@ -55,7 +55,7 @@ def find_seal(world: Observation) -> Iterator[Finding]:
     yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 
-def not_of_the_seal(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
+def drop_of_the_seal(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that are not about the empty files of the seal."""
     ours = world.seal.paths if world.seal else ()
     return [finding for finding in findings if finding.subject not in ours]

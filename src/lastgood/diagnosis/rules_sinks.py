@@ -8,8 +8,8 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
-from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
-from lastgood.query.observation import Observation, removal
+from lastgood.diagnosis.sink_reading import SinkReading, make_sink_readings, name_batches
+from lastgood.query.observation import Observation, make_removal_command
 from lastgood.query.prediction.restart import Restart, StartStage
 from lastgood.query.sink_batches import Origin
 from lastgood.query.sinks import NONE, Rerun
@@ -27,30 +27,30 @@ def find_sinks(world: Observation, restart: Restart) -> Iterator[Finding]:
         world: What was found.
         restart: What Spark will do.
     """
-    readings = sink_readings(world, restart)
+    readings = make_sink_readings(world, restart)
     for reading in readings:
-        yield from _not_known(reading)
-        yield from _shows_none(reading)
-        yield from _would_skip(reading)
-        yield from _orphan(reading)
-        yield from _behind(reading)
-        yield from _made_later(reading)
-        yield from _rolled_back(reading)
-        yield from _dropped(reading)
-        yield from _missing(reading)
-        yield from _twice(reading)
-        yield from _log_gap(reading)
-        yield from _in_the_way(reading)
-        yield from _files_gone(reading)
-        yield from _others(reading)
-        yield from _remarks(reading)
-    yield from _apart(world, readings)
+        yield from _check_not_known(reading)
+        yield from _check_shows_none(reading)
+        yield from _check_would_skip(reading)
+        yield from _check_orphan(reading)
+        yield from _check_behind(reading)
+        yield from _check_made_later(reading)
+        yield from _check_rolled_back(reading)
+        yield from _check_dropped(reading)
+        yield from _check_missing(reading)
+        yield from _check_twice(reading)
+        yield from _check_log_gap(reading)
+        yield from _check_in_the_way(reading)
+        yield from _check_files_gone(reading)
+        yield from _check_others(reading)
+        yield from _check_remarks(reading)
+    yield from _check_apart(world, readings)
 
 
 # What the sink does not tell.
 
 
-def _not_known(reading: SinkReading) -> Iterator[Finding]:
+def _check_not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
     if sink.known or (sink.traits.keeps_log and sink.skips_known):
         return
@@ -68,13 +68,13 @@ def _not_known(reading: SinkReading) -> Iterator[Finding]:
     yield reading.finding(conditions.SINK_UNKNOWN, effect, {}, reading.status(), level if is_answer else None)
 
 
-def _shows_none(reading: SinkReading) -> Iterator[Finding]:
+def _check_shows_none(reading: SinkReading) -> Iterator[Finding]:
     """A sink that knows nothing of the query, though batches are committed."""
     sink = reading.sink
     if not reading.shows_none or reading.done == NONE or sink.traits.keeps_log:
         return
     if not sink.traits.is_there:
-        effect = f"The rows of {batches(range(reading.done + 1))} are not there, and no start brings them back."
+        effect = f"The rows of {name_batches(range(reading.done + 1))} are not there, and no start brings them back."
         yield reading.finding(conditions.SINK_GONE, effect, {"done": reading.done}, reading.status())
     elif not sink.others:
         effect = "From this sink nobody can tell what is written; a batch that runs again is written again."
@@ -84,18 +84,18 @@ def _shows_none(reading: SinkReading) -> Iterator[Finding]:
 # What the sink would do with the batches that come.
 
 
-def _would_skip(reading: SinkReading) -> Iterator[Finding]:
+def _check_would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
     sink, orphan, numbers = reading.sink, reading.orphan, reading.would_drop
     if not numbers:
         return
     if orphan is not None and reading.is_planned_anew:
-        yield _planned_anew(reading, orphan)
+        yield _make_planned_anew(reading, orphan)
         return
     first, last = numbers[0], numbers[-1]
     when = "" if reading.restart.stop is None else "As soon as the query can start: "
     will = "will" if sink.skips_known else "may"
-    effect = f"{when}{batches(numbers)} {will} be committed and dropped by the sink, whatever new rows they bring."
+    effect = f"{when}{name_batches(numbers)} {will} be committed and dropped by the sink, whatever new rows they bring."
     if sink.dedupe_key is DedupeKey.DIRECTORY and reading.done == NONE:
         effect += " The file sink knows no query: this checkpoint is new, the numbers are taken."
     if orphan is not None and orphan < first and reading.shown > orphan:
@@ -104,14 +104,13 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
     yield reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.backups())
 
 
-def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
+def _make_planned_anew(reading: SinkReading, orphan: int) -> Finding:
     """The sink had the orphan before it was planned: then it holds another batch of that number."""
     numbers, held = reading.would_drop, reading.held[orphan]
     is_sure = (held.origin is Origin.OLDER_PLAN or numbers[-1] > orphan) and reading.sink.skips_known
     becomes = "will be" if is_sure else "may be"
-    effect = (
-        f"{batches(numbers)} {becomes} committed and dropped by the sink, whatever new rows they bring: {held.because}."
-    )
+    dropped = f"{becomes} committed and dropped by the sink, whatever new rows they bring"
+    effect = f"{name_batches(numbers)} {dropped}: {held.because}."
     evidence = {
         "skips_up_to": numbers[-1],
         "next_batch": orphan,
@@ -123,10 +122,10 @@ def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
     return reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.plan(), level)
 
 
-def _orphan(reading: SinkReading) -> Iterator[Finding]:
+def _check_orphan(reading: SinkReading) -> Iterator[Finding]:
     """The batch that runs again, where the sink holds it."""
     sink, orphan, rerun = reading.sink, reading.orphan, reading.rerun
-    if orphan is None or rerun in (None, Rerun.WRITES, Rerun.DROPS):  # what it drops is told by `_would_skip`
+    if orphan is None or rerun in (None, Rerun.WRITES, Rerun.DROPS):  # what it drops is told by `_check_would_skip`
         return
     evidence = {"batch": orphan, "versions": list(sink.versions(orphan)) or None}
     if rerun is Rerun.REPEATS:
@@ -143,7 +142,7 @@ def _orphan(reading: SinkReading) -> Iterator[Finding]:
 # What is missing in the sink, or there twice.
 
 
-def _behind(reading: SinkReading) -> Iterator[Finding]:
+def _check_behind(reading: SinkReading) -> Iterator[Finding]:
     sink, first = reading.sink, reading.shown + 1
     if not sink.known or reading.shows_none:
         return
@@ -151,16 +150,16 @@ def _behind(reading: SinkReading) -> Iterator[Finding]:
     missing = reading.may_have_rows(gone)
     if not missing:
         if gone:
-            effect = f"The sink shows nothing of {batches(gone)}; they read nothing, so nothing is missing."
+            effect = f"The sink shows nothing of {name_batches(gone)}; they read nothing, so nothing is missing."
             yield reading.finding(conditions.SINK_BEHIND, effect, {"empty": gone[:_SHOWN_MAX]}, None, Severity.INFO)
         return
-    effect = f"The rows of {batches(missing)} are not in it, and no start brings them back."
+    effect = f"The rows of {name_batches(missing)} are not in it, and no start brings them back."
     evidence = {"done": reading.done, "missing": missing[:_SHOWN_MAX], "missing_count": len(missing)}
     level = None if reading.has_every_mark else Severity.WARNING
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.inspect(missing[0]), level)
 
 
-def _made_later(reading: SinkReading) -> Iterator[Finding]:
+def _check_made_later(reading: SinkReading) -> Iterator[Finding]:
     """A table that was made after batches were done, which wrote to one that was there before."""
     older = reading.older()
     if not older:
@@ -174,13 +173,12 @@ def _made_later(reading: SinkReading) -> Iterator[Finding]:
     unless, level = ": their rows", None
     if not reading.is_surely_made_later:
         unless, level = ", unless clocks differ by so much: then their rows", Severity.WARNING
-    effect = (
-        f"It was made after {batches(older)} had been written{unless} are not in it, and no start brings them back."
-    )
+    batches = name_batches(older)
+    effect = f"It was made after {batches} had been written{unless} are not in it, and no start brings them back."
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.status(), level)
 
 
-def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
+def _check_rolled_back(reading: SinkReading) -> Iterator[Finding]:
     """Rows that were taken back: by a RESTORE that left the mark, or below batches that were written since."""
     sink = reading.sink
     empty = {each.batch_id for each in sink.batches if each.row_count == 0}
@@ -194,7 +192,7 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
     else:
         above = range(0)
     gone = [*holes, *above[:_SHOWN_MAX]]
-    told = [batches(each) for each in (holes, above) if each]
+    told = [name_batches(each) for each in (holes, above) if each]
     effect = f"The rows of {' and of '.join(told)} are gone from the sink"
     if is_high:
         effect += (
@@ -204,15 +202,15 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
     yield reading.finding(conditions.SINK_ROLLED_BACK, f"{effect}.", evidence, reading.status())
 
 
-def _dropped(reading: SinkReading) -> Iterator[Finding]:
+def _check_dropped(reading: SinkReading) -> Iterator[Finding]:
     """Committed batches that the sink had before they were planned."""
     found = reading.dropped()
     if not found:
         return
     is_sure = all(held.origin is Origin.OLDER_PLAN for held in found.values())
     effect = (
-        f"What {batches(found)} read {'is not' if is_sure else 'may not be'} in the sink, but for what older batches of"
-        f" the same number wrote: {next(iter(found.values())).because}."
+        f"What {name_batches(found)} read {'is not' if is_sure else 'may not be'} in the sink, but for what older"
+        f" batches of the same number wrote: {next(iter(found.values())).because}."
     )
     numbers = list(found)[:_SHOWN_MAX]
     ranges = {str(batch_id): told for batch_id in numbers if (told := reading.ranges(batch_id))}
@@ -221,7 +219,7 @@ def _dropped(reading: SinkReading) -> Iterator[Finding]:
     yield reading.finding(conditions.SINK_BATCHES_SKIPPED, effect, evidence, reading.verify(), level)
 
 
-def _missing(reading: SinkReading) -> Iterator[Finding]:
+def _check_missing(reading: SinkReading) -> Iterator[Finding]:
     """Batches below the newest that it shows, of which it shows nothing at all."""
     sink = reading.sink
     shown = {each.batch_id for each in sink.batches}
@@ -231,13 +229,15 @@ def _missing(reading: SinkReading) -> Iterator[Finding]:
     inside = (batch_id for batch_id in reading.batches_done(since, reading.shown) if batch_id not in shown)
     missing = reading.may_have_rows(inside)
     if missing:
-        effect = f"The rows of {batches(missing)} are not in it, though later ones are, and no start brings them back."
+        effect = (
+            f"The rows of {name_batches(missing)} are not in it, though later ones are, and no start brings them back."
+        )
         level = None if reading.has_every_mark else Severity.WARNING
         evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": sink.complete_from}
         yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), level)
 
 
-def _twice(reading: SinkReading) -> Iterator[Finding]:
+def _check_twice(reading: SinkReading) -> Iterator[Finding]:
     versions: dict[int, list[int]] = {}
     for each in reading.sink.batches:
         if each.is_live and each.version is not None and each.row_count != 0:
@@ -251,12 +251,12 @@ def _twice(reading: SinkReading) -> Iterator[Finding]:
         )
     twice = {batch_id: found for batch_id, found in versions.items() if len(found) > 1}
     if twice:
-        effect = f"The rows of {batches(twice)} are in the sink more than once."
+        effect = f"The rows of {name_batches(twice)} are in the sink more than once."
         evidence = {"versions": {str(batch_id): found for batch_id, found in sorted(twice.items())[:_SHOWN_MAX]}}
         yield reading.finding(conditions.SINK_BATCH_TWICE, effect, evidence, reading.inspect(min(twice)))
 
 
-def _log_gap(reading: SinkReading) -> Iterator[Finding]:
+def _check_log_gap(reading: SinkReading) -> Iterator[Finding]:
     """The log of a file sink, which is all that its readers go by."""
     sink, comes = reading.sink, reading.next_new
     if not sink.traits.keeps_log:
@@ -272,20 +272,19 @@ def _log_gap(reading: SinkReading) -> Iterator[Finding]:
         level = Severity.WARNING if is_new else None
         yield reading.finding(conditions.SINK_LOG_GAP, effect, {"done": reading.done}, reading.status(), level)
     elif reading.shows_none and reading.done > NONE:
-        effect = (
-            f"Of {batches(range(reading.done + 1))} Spark reads nothing, without an error, and no start brings it back."
-        )
+        done = name_batches(range(reading.done + 1))
+        effect = f"Of {done} Spark reads nothing, without an error, and no start brings it back."
         yield reading.finding(conditions.SINK_LOG_GAP, effect, {"done": reading.done}, reading.status())
     if reading.orphan is not None and reading.orphan > reading.shown:
         comes = reading.orphan
     if sink.known and sink.last_batch is not None and comes > reading.shown + 1:
         missing = range(reading.shown + 1, comes)
-        effect = f"{batches(missing)} will be missing in its log: the query runs until the next compaction."
+        effect = f"{name_batches(missing)} will be missing in its log: the query runs until the next compaction."
         evidence = {"next_batch": comes, "missing": list(missing)[:_SHOWN_MAX]}
         yield reading.finding(conditions.SINK_LOG_GAP, effect, evidence, reading.inspect(missing[0]))
 
 
-def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
+def _check_in_the_way(reading: SinkReading) -> Iterator[Finding]:
     """What keeps a file sink from writing down the batch that runs next."""
     stop = reading.restart.stop
     if not reading.sink.traits.keeps_log or stop is None or stop.stage is not StartStage.SINK:
@@ -293,13 +292,13 @@ def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
     name = stop.subject.rpartition("/")[2]
     effect, evidence = "The query stops when the sink writes this entry, at every start.", {"name": stop.subject}
     if name.startswith("."):
-        command = removal(reading.sink.location, stop.subject)
+        command = make_removal_command(reading.sink.location, stop.subject)
         yield reading.finding(STALE_CHECKSUM_FILE, effect, evidence, command, Severity.ERROR)
     elif f"{name}/" in reading.sink.log_names:
         yield reading.finding(NAME_TAKEN, effect, evidence, reading.status())
 
 
-def _files_gone(reading: SinkReading) -> Iterator[Finding]:
+def _check_files_gone(reading: SinkReading) -> Iterator[Finding]:
     """Files that count and are not there."""
     gone = reading.sink.files_gone
     if gone:
@@ -311,13 +310,13 @@ def _files_gone(reading: SinkReading) -> Iterator[Finding]:
 # Who else is in the sink, and what else is to be known.
 
 
-def _others(reading: SinkReading) -> Iterator[Finding]:
+def _check_others(reading: SinkReading) -> Iterator[Finding]:
     sink = reading.sink
     queries = {name: last for name, last in sink.others.items() if is_query_id(name)}
     apps = {name: last for name, last in sink.others.items() if name not in queries}
-    candidates = _former_ids(reading, queries)
+    candidates = _find_former_ids(reading, queries)
     if candidates:
-        yield _id_changed(reading, candidates)
+        yield _make_id_changed(reading, candidates)
     rest = {name: last for name, last in {**queries, **apps}.items() if name not in candidates}
     if not rest:
         return
@@ -336,12 +335,14 @@ def _others(reading: SinkReading) -> Iterator[Finding]:
     ahead = {name: last for name, last in apps.items() if is_none and last >= reading.next_new}
     if ahead:
         numbers = range(reading.next_new, max(ahead.values()) + 1)
-        effect = f"If the query writes under the name {min(ahead)}, {batches(numbers)} will be dropped by the sink."
+        effect = (
+            f"If the query writes under the name {min(ahead)}, {name_batches(numbers)} will be dropped by the sink."
+        )
         skips = {"next_batch": reading.next_new, "would_skip": [numbers[0], numbers[-1]], "others": ahead}
         yield reading.finding(conditions.SINK_WOULD_SKIP, effect, skips, reading.backups(), Severity.WARNING)
 
 
-def _former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[str, int]:
+def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[str, int]:
     """Query ids under which the sink holds this checkpoint's batches, up to where it stands or where its id changed."""
     sink = reading.sink
     if sink.dedupe_key is not DedupeKey.QUERY_ID or reading.done == NONE:
@@ -356,7 +357,7 @@ def _former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[str, i
     return {name: last for name, last in queries.items() if last in (first - 1, first)}
 
 
-def _id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
+def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
     evidence = {"former_ids": dict(candidates)}
     highest = max(candidates.values())
     if not reading.shows_none and isinstance(reading.world.checkpoint.query, QueryMetadata):
@@ -377,7 +378,7 @@ def _id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
     return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.backups())
 
 
-def _remarks(reading: SinkReading) -> Iterator[Finding]:
+def _check_remarks(reading: SinkReading) -> Iterator[Finding]:
     sink = reading.sink
     if sink.write_obstacles and sink.traits.is_there:
         effect = "A recovery that has to take batches back from this sink will be refused."
@@ -387,7 +388,7 @@ def _remarks(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(conditions.SINK_NOTES, effect, {"notes": list(sink.notes)})
 
 
-def _apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Finding]:
+def _check_apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Finding]:
     """Several sinks, of which only some hold the batch that runs again."""
     known = [each for each in readings if each.sink.known and not each.shows_none]
     shown = {each.sink.location: each.sink.last_batch for each in known}

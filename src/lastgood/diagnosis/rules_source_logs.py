@@ -52,12 +52,12 @@ CONDITIONS = (SOURCE_COUNT_CHANGED, SOURCE_OFFSET_VOID, SOURCE_LOG_DAMAGED, SOUR
 
 def find_source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about source lines and source logs, by what a start would make of them."""
-    yield from _lines(world)
-    yield from _source_logs(world, restart)
-    yield from _ahead(world)
+    yield from _check_lines(world)
+    yield from _check_source_logs(world, restart)
+    yield from _check_ahead(world)
 
 
-def _lines(world: Observation) -> Iterator[Finding]:
+def _check_lines(world: Observation) -> Iterator[Finding]:
     """Lines of sources that are too many, too few or void."""
     log = world.checkpoint.offsets
     entries = [(n, entry) for n, entry in sorted(log.entries.items()) if isinstance(entry, OffsetEntry)]
@@ -79,7 +79,7 @@ def _lines(world: Observation) -> Iterator[Finding]:
             yield Finding(SOURCE_OFFSET_VOID, f"offsets/{newest}", effect, was, world.command("offsets"))
 
 
-def _source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     stop, command = restart.stop, world.command("plan")
     damaged = {path: damage for log in world.checkpoint.sources for path, damage in log.damage.items()}
     if stop and stop.subject.startswith("sources/") and stop.subject not in damaged and not _is_in_the_way(world, stop):
@@ -99,7 +99,7 @@ def _is_in_the_way(world: Observation, stop: Stop) -> bool:
     return name.startswith(".") or any(f"{name}/" in log.listing.foreign for log in logs)
 
 
-def _ahead(world: Observation) -> Iterator[Finding]:
+def _check_ahead(world: Observation) -> Iterator[Finding]:
     newest = world.checkpoint.newest_offsets
     for log in world.checkpoint.sources:
         line = None

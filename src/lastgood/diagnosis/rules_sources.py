@@ -14,20 +14,20 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     RateMicroBatchOffset,
     SourceOffset,
-    topics_of,
+    get_topics,
 )
 from lastgood.checkpoint.source_order import OffsetStep, Steps
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.kafka_reading import between, names, positions
+from lastgood.diagnosis.kafka_reading import name_partitions, select_positions, turn_ranges
 from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.spans import SourceStand, Span, orphan_of, spans, stands
+from lastgood.query.spans import SourceStand, Span, find_orphan, list_spans, list_stands
 from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
-from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
-from lastgood.sources.kafka.ranges import ranges_to_json, went_back
+from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, list_never_found_again
+from lastgood.sources.kafka.ranges import find_went_back, ranges_to_json
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 
@@ -41,27 +41,27 @@ def find_sources(world: Observation, restart: Restart) -> Iterator[Finding]:
         world: What was found, and what storages and tables said if they were asked.
         restart: What Spark will do.
     """
-    yield from _went_back(world, restart)
+    yield from _check_went_back(world, restart)
     for source_id, files in world.files.items():
-        yield from _files(world, restart, source_id, files)
-    yield from _file_logs(world)
+        yield from _check_files(world, restart, source_id, files)
+    yield from _check_file_logs(world)
     yield from find_files_again(world)
-    read = spans(world.checkpoint)
-    for stand in stands(world.checkpoint):
+    read = list_spans(world.checkpoint)
+    for stand in list_stands(world.checkpoint):
         table = world.tables.get(stand.source_id)
         if table is not None:
             own = [span for span in read if span.source_id == stand.source_id]
-            yield from _table(world, stand, own, table)
+            yield from _check_table(world, stand, own, table)
 
 
 # Going back, whatever the source.
 
 
-def _went_back(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_went_back(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
     steps = Steps()
-    for span in spans(world.checkpoint):
-        evidence = _back(span, steps)
+    for span in list_spans(world.checkpoint):
+        evidence = _describe_back(span, steps)
         if evidence is None:
             continue
         evidence = {"source": span.source_id, "batch": span.batch_id, **evidence}
@@ -92,28 +92,28 @@ def _went_back(world: Observation, restart: Restart) -> Iterator[Finding]:
             yield Finding(conditions.ORPHAN_UNREPLAYABLE, subject, effect, evidence, command)
 
 
-def batches_that_went_back(checkpoint: Checkpoint) -> frozenset[int]:
+def find_batches_that_went_back(checkpoint: Checkpoint) -> frozenset[int]:
     """Done batches that end before they begin, or at the earliest offset, which may be before."""
     steps = Steps()
     return frozenset(
         span.batch_id
-        for span in spans(checkpoint)
-        if (_back(span, steps) is not None or _is_at_earliest(span)) and span.is_done
+        for span in list_spans(checkpoint)
+        if (_describe_back(span, steps) is not None or _is_at_earliest(span)) and span.is_done
     )
 
 
 def _is_at_earliest(span: Span) -> bool:
-    return any(offset == OFFSET_EARLIEST for parts in topics_of(span.end).values() for offset in parts.values())
+    return any(offset == OFFSET_EARLIEST for parts in get_topics(span.end).values() for offset in parts.values())
 
 
-def _back(span: Span, steps: Steps) -> dict[str, object] | None:
+def _describe_back(span: Span, steps: Steps) -> dict[str, object] | None:
     """How a batch goes back; None if it does not, or if its offsets have no order."""
     start, end = span.start, span.end
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
-        back = went_back(positions(start.topics), positions(end.topics))
+        back = find_went_back(select_positions(start.topics), select_positions(end.topics))
         if not back:
             return None
-        return {"partitions": names(back), "went_back": ranges_to_json(between(back))}
+        return {"partitions": name_partitions(back), "went_back": ranges_to_json(turn_ranges(back))}
     if start is None or steps.step(span.source_id, start, end) is not OffsetStep.BACK:
         return None
     return {"start": start.to_text(), "end": end.to_text()}
@@ -127,16 +127,18 @@ def _is_refused(end: SourceOffset) -> bool:
 # Files.
 
 
-def _files(world: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
+def _check_files(
+    world: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]
+) -> Iterator[Finding]:
     """What has become of the files of the newest plan, and of those that the source has noted down since."""
     planned = world.checkpoint.last_planned
     if is_in_sinks(world.checkpoint, world.sinks):
         orphan = None
     else:
-        orphan = orphan_of(world.checkpoint)
+        orphan = find_orphan(world.checkpoint)
     subject = f"sources/{source_id}"
-    waiting = [each for each in files if each.file.log_id > _planned_up_to(world, source_id)]
-    yield from _waiting(subject, waiting)
+    waiting = [each for each in files if each.file.log_id > _find_planned_up_to(world, source_id)]
+    yield from _check_waiting(subject, waiting)
     files = tuple(each for each in files if each not in waiting)
     by_state = {state: [each for each in files if each.state is state] for state in FileState}
     evidence: dict[str, object] = {"batch": planned, "of": len(files)}
@@ -144,7 +146,7 @@ def _files(world: Observation, restart: Restart, source_id: str, files: tuple[Fi
     if planned is not None:
         command = world.command("inspect", "--batch", str(planned))
     if gone := by_state[FileState.MISSING]:
-        found = {**evidence, "count": len(gone), "files": _paths(gone)}
+        found = {**evidence, "count": len(gone), "files": _list_paths(gone)}
         if orphan is None:
             done = "is in every sink" if world.checkpoint.orphan == planned else "is committed"
             effect = f"Batch {planned} has read them and {done}; nobody can go back behind it."
@@ -155,7 +157,7 @@ def _files(world: Observation, restart: Restart, source_id: str, files: tuple[Fi
             effect = f"{when}{'b' if when else 'B'}atch {orphan} runs with {rows}, and is committed without an error."
             yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, command)
     if changed := by_state[FileState.CHANGED]:
-        found = {**evidence, "count": len(changed), "files": _paths(changed)}
+        found = {**evidence, "count": len(changed), "files": _list_paths(changed)}
         if orphan is None:
             effect = "What was written into them since is not read: a file that is to be read again needs a new name."
         else:
@@ -163,13 +165,13 @@ def _files(world: Observation, restart: Restart, source_id: str, files: tuple[Fi
         level = Severity.INFO if orphan is None else Severity.WARNING
         yield Finding(conditions.SOURCE_FILES_CHANGED, subject, effect, found, command, level)
     if unknown := by_state[FileState.UNKNOWN]:
-        found = {**evidence, "count": len(unknown), "files": _paths(unknown), "because": unknown[0].because}
+        found = {**evidence, "count": len(unknown), "files": _list_paths(unknown), "because": unknown[0].because}
         effect = f"Nobody knows whether the files of batch {planned} are still there."
         level = Severity.INFO if orphan is None else Severity.WARNING
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command, level)
 
 
-def _planned_up_to(world: Observation, source_id: str) -> int:
+def _find_planned_up_to(world: Observation, source_id: str) -> int:
     """The newest entry of a source's own log that the newest plan names."""
     newest = world.checkpoint.newest_offsets
     line = None
@@ -178,23 +180,23 @@ def _planned_up_to(world: Observation, source_id: str) -> int:
     return line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else -1
 
 
-def _waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:
+def _check_waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:
     """Files that no plan names yet: the driver died between the entry of the source's own log and the plan."""
     gone = [each for each in files if each.state is FileState.MISSING]
     if gone:
         effect = "They are noted down to be read next, and the next batch leaves them out without an error."
-        found: dict[str, object] = {"of": len(files), "count": len(gone), "files": _paths(gone)}
+        found: dict[str, object] = {"of": len(files), "count": len(gone), "files": _list_paths(gone)}
         yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found)
     unknown = [each for each in files if each.state is FileState.UNKNOWN]
     if unknown:
         effect = "Nobody knows whether the files are there that are noted down to be read next."
-        found = {"count": len(unknown), "files": _paths(unknown), "because": unknown[0].because}
+        found = {"count": len(unknown), "files": _list_paths(unknown), "because": unknown[0].because}
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, None, Severity.WARNING)
 
 
-def _file_logs(world: Observation) -> Iterator[Finding]:
+def _check_file_logs(world: Observation) -> Iterator[Finding]:
     """What a file source's own log says of files that are planned and not committed, and of itself."""
-    read = {stand.source_id: stand for stand in stands(world.checkpoint)}
+    read = {stand.source_id: stand for stand in list_stands(world.checkpoint)}
     for log in world.checkpoint.sources:
         large = [
             n for n, entry in log.entries.items() if isinstance(entry, Damage) and entry.kind is DamageKind.TOO_LARGE
@@ -210,7 +212,7 @@ def _file_logs(world: Observation) -> Iterator[Finding]:
         each = {n: tuple(entry) for n, entry in log.entries.items() if isinstance(entry, FileLogEntry)}
         files = [file for entry in each.values() for file in entry if isinstance(file, SourceFile)]
         open_files = [file for file in files if file.log_id > done.log_offset]
-        old = never_found_again(open_files, [file for file in files if file.log_id <= done.log_offset])
+        old = list_never_found_again(open_files, [file for file in files if file.log_id <= done.log_offset])
         if old:
             effect = (
                 f"If the entries above {done.log_offset} are removed to plan their files anew, Spark takes"
@@ -221,14 +223,14 @@ def _file_logs(world: Observation) -> Iterator[Finding]:
             yield Finding(conditions.SOURCE_FILES_TOO_OLD, log.folder, effect, evidence)
 
 
-def _paths(files: list[FileFacts]) -> list[str]:
+def _list_paths(files: list[FileFacts]) -> list[str]:
     return [each.file.path for each in files[:_NAMES_SHOWN]]
 
 
 # Delta tables.
 
 
-def _table(world: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
+def _check_table(world: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
     """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
     newest = None
     if read:
@@ -253,16 +255,16 @@ def _table(world: Observation, stand: SourceStand, read: list[Span], table: Delt
         found = {**evidence, "table_id_before": end.table_id}
         yield Finding(conditions.SOURCE_TABLE_REPLACED, subject, effect, found, command)
         return
-    yield from _versions(world, stand, _asked_from(newest), end, table)
+    yield from _check_versions(world, stand, _find_asked_from(newest), end, table)
 
 
-def _asked_from(newest: Span | None) -> DeltaOffset | None:
+def _find_asked_from(newest: Span | None) -> DeltaOffset | None:
     """Where the range begins that Spark asks for first: that of the newest plan, committed or not."""
     start = newest.start if newest else None
     return start if isinstance(start, DeltaOffset) else None
 
 
-def _versions(
+def _check_versions(
     world: Observation, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
 ) -> Iterator[Finding]:
     unread = end if not stand.is_rerun or start is None else start
@@ -286,10 +288,10 @@ def _versions(
     if asked.serving is not Serving.NO:
         return
     left = can_serve(table, unread)
-    yield _versions_gone(world, table, {**evidence, "offset": end.to_text()}, asked, left, command)
+    yield _make_versions_gone(world, table, {**evidence, "offset": end.to_text()}, asked, left, command)
 
 
-def _versions_gone(
+def _make_versions_gone(
     world: Observation,
     table: DeltaFacts,
     evidence: dict[str, object],

@@ -13,10 +13,10 @@ from lastgood.checkpoint.state_files import StateFile
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.prediction.skipping import version_loaded
+from lastgood.query.prediction.skipping import find_version_loaded
 from lastgood.query.prediction.spark_version import SPARK_4_1
 from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
-from lastgood.query.prediction.state_partitions import repinned, uncounted
+from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 
 _SHOWN = 20
@@ -187,27 +187,27 @@ def find_state(world: Observation, restart: Restart) -> Iterator[Finding]:
         effect = "No batch can run: what the query remembered is lost."
         yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, world.command("status"))
         return
-    batch = version_loaded(checkpoint, world.sinks) or 0
+    batch = find_version_loaded(checkpoint, world.sinks) or 0
     stop = restart.stop
     if stop and is_about_skipping(stop):
         effect = f"Batch {restart.batch} goes to the sink at every start, which skips it, and is never committed."
         yield Finding(STATE_NEVER_MADE, stop.subject, effect, {"because": stop.because}, world.command("plan"))
     elif batch > 0:
-        yield from _obstacles(world, state, batch, restart)
-        yield from _uncounted(world, state)
+        yield from _check_obstacles(world, state, batch, restart)
+        yield from _check_uncounted(world, state)
     if stop and is_about_single_partition(stop):
         effect = "Each batch goes to the sink and is never committed: every start sends it again."
         yield Finding(STATE_PARTITIONS_NOT_NAMED, stop.subject, effect, {"because": stop.because})
     if stop and is_about_format(stop):
         command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
         yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
-    yield from _partitions(world, planned)
-    yield from _unsound(world, batch, restart)
-    yield from _ahead(world, state, max(planned, committed or 0) + 1)
+    yield from _check_partitions(world, planned)
+    yield from _check_unsound(world, batch, restart)
+    yield from _check_ahead(world, state, max(planned, committed or 0) + 1)
 
 
-def _partitions(world: Observation, planned: int) -> Iterator[Finding]:
-    for each in repinned(world.checkpoint):
+def _check_partitions(world: Observation, planned: int) -> Iterator[Finding]:
+    for each in find_repinned(world.checkpoint):
         if each.pinned > each.kept:
             effect = (
                 f"No batch can run: Spark looks for {each.pinned} partitions of the state, and there are {each.kept}."
@@ -222,8 +222,8 @@ def _partitions(world: Observation, planned: int) -> Iterator[Finding]:
         yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
 
 
-def _uncounted(world: Observation, state: State) -> Iterator[Finding]:
-    for operator in (each for each in state.operators if each.operator in uncounted(world.checkpoint)):
+def _check_uncounted(world: Observation, state: State) -> Iterator[Finding]:
+    for operator in (each for each in state.operators if each.operator in find_uncounted(world.checkpoint)):
         seen = sorted({store.partition for store in operator.stores})
         effect = "If it has lost any beside these, the first batch fails in its tasks; nothing in the checkpoint tells."
         evidence = {"operator": operator.operator, "partitions": seen[:_SHOWN], "pinned": state.pins.newest}
@@ -236,7 +236,7 @@ def _uncounted(world: Observation, state: State) -> Iterator[Finding]:
         )
 
 
-def _unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Finding]:
+def _check_unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Finding]:
     """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
     stop = restart.stop or restart.next_stop
     is_stopped = stop is not None and stop.subject in world.unsound
@@ -260,19 +260,19 @@ def _unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Findi
             yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, world.command("inspect", "--state"), level)
 
 
-def _obstacles(world: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
+def _check_obstacles(world: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
     obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_1)
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
         "Every failed start leaves its plan behind."
     )
-    lost = _lost_partitions(state, obstacles)
+    lost = _find_lost_partitions(state, obstacles)
     command = world.command("inspect", "--state")
     for folder in lost:
         yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
     rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]
     for condition in (STATE_FILE_MISSING, STATE_PARTS_MISSING, STATE_FILE_DAMAGED):
-        alike = [obstacle for obstacle in rest if _condition(obstacle.damage) is condition]
+        alike = [obstacle for obstacle in rest if _choose_condition(obstacle.damage) is condition]
         if alike:
             evidence = {
                 "version": batch,
@@ -283,27 +283,27 @@ def _obstacles(world: Observation, state: State, batch: int, restart: Restart) -
             yield Finding(condition, alike[0].name, effect, evidence, command)
 
 
-def _condition(damage: Damage | None) -> Condition:
+def _choose_condition(damage: Damage | None) -> Condition:
     if damage is None:
         return STATE_FILE_MISSING
     return STATE_PARTS_MISSING if damage.kind is DamageKind.MISSING_PART else STATE_FILE_DAMAGED
 
 
-def _lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[str]:
+def _find_lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[str]:
     """Folders of stores that hold no version at all, although others of their operator do."""
     held = {store.folder for operator in state.operators for store in operator.stores if store.files}
     folders = dict.fromkeys(obstacle.name.rpartition("/")[0] for obstacle in obstacles)
     return [folder for folder in folders if folder not in held]
 
 
-def _ahead(world: Observation, state: State, newest: int) -> Iterator[Finding]:
+def _check_ahead(world: Observation, state: State, newest: int) -> Iterator[Finding]:
     """State files above the version that the newest planned batch makes."""
     stale: list[str] = []
     harmless: list[str] = []
     for store in (store for operator in state.operators for store in operator.stores):
         for file in store.files:
             if file.version > newest and file.unique_id is None:
-                (stale if _stays(store, file) else harmless).append(f"{store.folder}/{file.name}")
+                (stale if _may_stay(store, file) else harmless).append(f"{store.folder}/{file.name}")
     if stale:
         effect = (
             "Totals will be wrong without a message: a later start loads this snapshot, which is of a time that the"
@@ -317,6 +317,6 @@ def _ahead(world: Observation, state: State, newest: int) -> Iterator[Finding]:
         yield Finding(STATE_VERSIONS_AHEAD, harmless[0], effect, evidence)
 
 
-def _stays(store: StateStore, file: StateFile) -> bool:
+def _may_stay(store: StateStore, file: StateFile) -> bool:
     """Whether a file of a later version outlives the making of that version."""
     return file.kind.is_snapshot and store.format is not StateFormat.ROCKSDB

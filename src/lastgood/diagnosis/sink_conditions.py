@@ -161,8 +161,8 @@ Batches are committed, and the sink shows none of them. It may be another sink t
 may have been created again; or the query writes it by a `foreachBatch` function that leaves no mark.
 
 In the last case all may be well, but nobody can tell from the sink which batches are in it, and a batch that runs
-again is written again. A function that gives Delta `txnAppId` and `txnVersion`, or that writes a fence in the same
-transaction, cures that.""",
+again is written again. A function that gives Delta `txnAppId` and `txnVersion`, or that writes a fence table in the
+same transaction, cures that.""",
 )
 QUERY_ID_CHANGED = Condition(
     "QUERY_ID_CHANGED",
@@ -241,7 +241,7 @@ SINK_NOTES = Condition(
     "the sink shows something to know of",
     """\
 What was seen in the log of the sink and is not a fault by itself: marks that expire, settings that are not
-understood, a fence that knows numbers only. The evidence has it in words.""",
+understood, a fence table that knows numbers only. The evidence has it in words.""",
 )
 CONDITIONS = (
     SINK_WOULD_SKIP,

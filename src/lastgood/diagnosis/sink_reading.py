@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.observation import Observation, views_of
+from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sinks import SinkView
 
@@ -64,7 +64,7 @@ class SinkReading(SinkView):
         return self.world.command("backup list")
 
 
-def sink_readings(world: Observation, restart: Restart) -> list[SinkReading]:
+def make_sink_readings(world: Observation, restart: Restart) -> list[SinkReading]:
     """Every sink that was asked."""
     return [
         SinkReading(
@@ -77,11 +77,11 @@ def sink_readings(world: Observation, restart: Restart) -> list[SinkReading]:
             world=world,
             restart=restart,
         )
-        for each in views_of(world)
+        for each in make_views(world)
     ]
 
 
-def batches(ids: Iterable[int]) -> str:
+def name_batches(ids: Iterable[int]) -> str:
     """Batches for a sentence."""
     if isinstance(ids, range) and ids.step == 1 and ids.stop - ids.start > 1:  # it may be as long as a mark is high
         return f"batches {ids[0]} to {ids[-1]}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.state import Loads, StateStore, unique_ids_of
+from lastgood.checkpoint.state import Loads, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFileKind
 
 
-def partition_sizes(checkpoint: Checkpoint) -> Mapping[int, Mapping[int, int]]:
+def measure_partitions(checkpoint: Checkpoint) -> Mapping[int, Mapping[int, int]]:
     """Bytes that a load of the newest committed version reads, per operator and partition.
 
     On disk, so compressed; where changes were not yet put into a snapshot, a key counts once for each change. An
@@ -22,7 +22,7 @@ def partition_sizes(checkpoint: Checkpoint) -> Mapping[int, Mapping[int, int]]:
     for operator in state.operators:
         sizes: dict[int, int] = {}
         for store in operator.stores:
-            size = _size(store, committed + 1, Loads(store, unique_ids_of(store, state.commits)))
+            size = _measure_store(store, committed + 1, Loads(store, find_unique_ids(store, state.commits)))
             if size is None:
                 break
             sizes[store.partition] = sizes.get(store.partition, 0) + size
@@ -32,7 +32,7 @@ def partition_sizes(checkpoint: Checkpoint) -> Mapping[int, Mapping[int, int]]:
     return found
 
 
-def _size(store: StateStore, version: int, loads: Loads) -> int | None:
+def _measure_store(store: StateStore, version: int, loads: Loads) -> int | None:
     path = loads.path(version)
     if not path or any(file.size is None for file in path):  # not there, or not looked up
         return None

@@ -58,15 +58,15 @@ class Thrown(ChainedException):
     @property
     def first_line(self) -> str:
         """Of the message, without the SQLSTATE."""
-        return first_line(self.message)
+        return take_first_line(self.message)
 
 
-def first_line(message: str) -> str:
+def take_first_line(message: str) -> str:
     """The first line of a message, without the SQLSTATE at its end."""
     return _SQLSTATE.sub("", message.strip().split("\n", 1)[0])
 
 
-def simple_name(class_name: str | None) -> str:
+def take_simple_name(class_name: str | None) -> str:
     """The name of a class without its package, module or outer class."""
     return re.split(r"[.$]", (class_name or "").rstrip("$"))[-1]
 
@@ -84,7 +84,7 @@ def read_causes(text: str) -> tuple[Thrown, ...]:
     reader = _Reader()
     for line in text.split("\n"):
         reader.read(line.removesuffix("\r"))
-    return _once_each(reader.chain())
+    return _take_once_each(reader.chain())
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class _Open:
     is_complete: bool = False
     """No message comes any more: the stack has begun."""
 
-    def told(self) -> Thrown:
+    def make_thrown(self) -> Thrown:
         message = "\n".join(self.message).strip()
         found = _CONDITION.match(message)
         if self.language == "python":
@@ -125,7 +125,7 @@ class _Reader:
 
     def chain(self) -> list[Thrown]:
         self._put_inner()
-        return [each.told() for each in self._chain]
+        return [each.make_thrown() for each in self._chain]
 
     def read(self, line: str) -> None:
         if self._is_suppressed and not line[:1].strip():
@@ -235,7 +235,7 @@ class _Reader:
             self._chain[-1].message.append(line)
 
 
-def _once_each(chain: Sequence[Thrown]) -> tuple[Thrown, ...]:
+def _take_once_each(chain: Sequence[Thrown]) -> tuple[Thrown, ...]:
     """Without what is told again further in: the later place has the whole of it."""
     kept: list[Thrown] = []
     for number, each in enumerate(chain):
@@ -250,7 +250,7 @@ def _is_same(each: Thrown, later: Thrown) -> bool:
     return each.first_line == later.first_line and (each.class_name is None or each.language == later.language)
 
 
-def continued(
+def continue_chain(
     chain: Sequence[ChainedException], others: Iterable[Sequence[ChainedException]]
 ) -> tuple[ChainedException, ...]:
     """A chain, and where it breaks off, what another one tells of the same exception's causes.
@@ -262,10 +262,10 @@ def continued(
     last = chain[-1]
     for other in others:
         for number, each in enumerate(other[:-1]):
-            if each.message and each.class_name == last.class_name and _words(each) == _words(last):
+            if each.message and each.class_name == last.class_name and _normalise_words(each) == _normalise_words(last):
                 return (*chain, *other[number + 1 :])
     return tuple(chain)
 
 
-def _words(cause: ChainedException) -> str:
+def _normalise_words(cause: ChainedException) -> str:
     return _SQLSTATE.sub("", cause.message.strip())

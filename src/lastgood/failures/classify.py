@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lastgood.failures.causes import Thrown, first_line, simple_name
+from lastgood.failures.causes import Thrown, take_first_line, take_simple_name
 from lastgood.failures.failure_class import ChainPart, FailureClass, Rule
 from lastgood.failures.of_checkpoint import CHECKPOINT_RULES
 from lastgood.failures.of_running import RESOURCE_RULES, RUN_RULES
 from lastgood.failures.of_sources import SOURCE_RULES
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
-from lastgood.redaction import as_told, redacted
+from lastgood.redaction import redact, redact_told
 
 RULES: tuple[Rule, ...] = (*SOURCE_RULES, *RESOURCE_RULES, *CHECKPOINT_RULES, *RUN_RULES)
 """In this order, for one exception; that data is gone comes before what user code made of it."""
@@ -113,31 +113,31 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         """The object `failure` of `diagnose --log --format json`."""
         told = asdict(self)
-        told["class"], told["message"] = self.cls.value, redacted(self.message)
+        told["class"], told["message"] = self.cls.value, redact(self.message)
         del told["cls"]
         names = ("language", "class_name", "condition", "message")
         told["chain"] = [{name: getattr(each, name) for name in names} for each in self.chain]
         for link in told["chain"]:
-            link["message"] = redacted(first_line(link["message"]))
+            link["message"] = redact(take_first_line(link["message"]))
         return told
 
 
-def shown(failure: Failure, *, show_data: bool = False) -> Failure:
+def show_failure(failure: Failure, *, show_data: bool = False) -> Failure:
     """The same as it may be shown: of each message the first line, without secrets.
 
     Args:
         failure: What was told.
         show_data: Whether somebody has asked for the rows of the data that it quotes.
     """
-    lines = [as_told(first_line(each.message), show_data=show_data) for each in failure.chain]
+    lines = [redact_told(take_first_line(each.message), show_data=show_data) for each in failure.chain]
     chain = (
         replace(each, message=line, message_parameters={}, traceback=None)
         for each, line in zip(failure.chain, lines, strict=True)
     )
-    return replace(failure, message=as_told(failure.message, show_data=show_data), chain=tuple(chain))
+    return replace(failure, message=redact_told(failure.message, show_data=show_data), chain=tuple(chain))
 
 
-def failure_of(
+def classify_causes(
     causes: Sequence[ChainedException],
     *,
     query_id: str | None = None,
@@ -160,25 +160,25 @@ def failure_of(
     """
     rule, cause = _decide(causes)
     cls = rule.cls if rule else FailureClass.UNKNOWN
-    found = next((ids for each in causes if (ids := run_in(each.message)) != (None, None)), (None, None))
+    found = next((ids for each in causes if (ids := find_run(each.message)) != (None, None)), (None, None))
     if rule:
         because = rule.because
     else:
-        because = _unknown(causes)
+        because = _explain_unknown(causes)
     rule_name = rule.name if rule else None
     is_aftermath = rule.is_aftermath if rule else False
     condition = cause.condition if cause else None
     class_name = cause.class_name if cause else None
     if cause:
-        message = _telling_line(cause.message)
+        message = _choose_telling_line(cause.message)
     else:
         message = ""
     checkpoint_file = None
     if cls in _ABOUT_FILES:
-        checkpoint_file = _checkpoint_file(causes)
+        checkpoint_file = _find_checkpoint_file(causes)
     user_code = None
     if cause and cls is FailureClass.POISON_DATA:
-        user_code = _user_code(cause)
+        user_code = _find_user_code(cause)
     return Failure(
         cls=cls,
         because=because,
@@ -194,17 +194,17 @@ def failure_of(
         batch_id=batch_id,
         checkpoint=checkpoint,
         checkpoint_file=checkpoint_file,
-        offsets=tuple(dict.fromkeys(_offsets(causes))),
+        offsets=tuple(dict.fromkeys(_find_offsets(causes))),
         user_code=user_code,
         lines=lines,
     )
 
 
-def failure_of_record(record: Terminated | StartFailed | Crashed) -> Failure | None:
+def classify_record(record: Terminated | StartFailed | Crashed) -> Failure | None:
     """The failure that an agent or a recorder saw; None if the query was stopped, or was done."""
     if record.failure is None:
         return None
-    return failure_of(
+    return classify_causes(
         record.failure.causes,
         query_id=record.query_id,
         run_id=record.run_id,
@@ -214,7 +214,7 @@ def failure_of_record(record: Terminated | StartFailed | Crashed) -> Failure | N
     )
 
 
-def run_in(text: str) -> tuple[str | None, str | None]:
+def find_run(text: str) -> tuple[str | None, str | None]:
     """Query id and run id of the first query that a text names."""
     found = _QUERY.search(text)
     if found:
@@ -227,23 +227,23 @@ def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedExc
     for is_weak in (False, True):
         for number in reversed(range(len(causes))):
             cause = causes[number]
-            name = simple_name(cause.class_name)
+            name = take_simple_name(cause.class_name)
             for rule in RULES:
                 if (
                     rule.is_weak is is_weak
                     and rule.fits(class_name=name, condition=cause.condition, message=cause.message)
-                    and _stands(rule.where, causes, number)
+                    and _is_standing(rule.where, causes, number)
                 ):
                     return rule, cause
     return None, causes[-1] if causes else None
 
 
-def _stands(where: ChainPart, causes: Sequence[ChainedException], number: int) -> bool:
+def _is_standing(where: ChainPart, causes: Sequence[ChainedException], number: int) -> bool:
     match where:
         case ChainPart.ENGINE:
             return _is_engines(causes, number)
         case ChainPart.EXPRESSION:
-            return _spark_frame(causes[number]).startswith("org.apache.spark.sql.catalyst.expressions.")
+            return _find_spark_frame(causes[number]).startswith("org.apache.spark.sql.catalyst.expressions.")
         case ChainPart.USER:
             return _is_users(causes, number)
         case ChainPart.INNERMOST:
@@ -251,7 +251,7 @@ def _stands(where: ChainPart, causes: Sequence[ChainedException], number: int) -
     return True
 
 
-def _spark_frame(cause: ChainedException) -> str:
+def _find_spark_frame(cause: ChainedException) -> str:
     """Where in Spark a Java exception comes from; empty if that is not known."""
     frames = cause.frames if isinstance(cause, Thrown) else ()
     return next((frame for frame in frames if frame.startswith("org.apache.spark.")), "")
@@ -260,10 +260,10 @@ def _spark_frame(cause: ChainedException) -> str:
 def _is_engines(causes: Sequence[ChainedException], number: int) -> bool:
     if causes[number].language != "java":
         return False
-    frame = _spark_frame(causes[number])
+    frame = _find_spark_frame(causes[number])
     if frame:
         return frame.startswith(_ENGINE) and not any(each in frame for each in _NOT_ENGINE)
-    return all(simple_name(outer.class_name) in _CALLED_BY_SPARK for outer in causes[:number])
+    return all(take_simple_name(outer.class_name) in _CALLED_BY_SPARK for outer in causes[:number])
 
 
 def _is_users(causes: Sequence[ChainedException], number: int) -> bool:
@@ -273,25 +273,25 @@ def _is_users(causes: Sequence[ChainedException], number: int) -> bool:
     if cause.language == "python":
         is_called = any(outer.language == "java" for outer in causes[:number])
         return is_called and not (cause.class_name or "").startswith(_NOT_USERS)
-    return cause.condition in _USER_FUNCTIONS or "ForeachBatchSink" in _spark_frame(cause)
+    return cause.condition in _USER_FUNCTIONS or "ForeachBatchSink" in _find_spark_frame(cause)
 
 
-def _unknown(causes: Sequence[ChainedException]) -> str:
+def _explain_unknown(causes: Sequence[ChainedException]) -> str:
     return "no rule knows any of these exceptions" if causes else "nothing is told of why"
 
 
-def _telling_line(message: str) -> str:
+def _choose_telling_line(message: str) -> str:
     reason = _REASON.search(message)
     if reason:
         return reason[1]
-    return first_line(message)
+    return take_first_line(message)
 
 
-def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
-    return next((found for cause in reversed(causes) if (found := checkpoint_file_in(cause.message))), None)
+def _find_checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
+    return next((found for cause in reversed(causes) if (found := find_checkpoint_file(cause.message))), None)
 
 
-def checkpoint_file_in(text: str) -> str | None:
+def find_checkpoint_file(text: str) -> str | None:
     """The first file of a checkpoint or a sink's log that a text names."""
     found = _CHECKPOINT_FILE.search(text)
     if not found:
@@ -299,7 +299,7 @@ def checkpoint_file_in(text: str) -> str | None:
     return found[0].rstrip(".")
 
 
-def _offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
+def _find_offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
     for cause in causes:
         for pattern in _OFFSETS:
             for found in pattern.finditer(cause.message):
@@ -317,7 +317,7 @@ def _offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
                     yield OffsetsNamed(topic=topic, partition=int(partition))
 
 
-def _user_code(cause: ChainedException) -> CodeLine | None:
+def _find_user_code(cause: ChainedException) -> CodeLine | None:
     for file, line, function in reversed(_PYTHON_FRAME.findall(cause.traceback or "")):
         if not _LIBRARIES.search(file):
             return CodeLine(file=file, line=int(line), function=function)

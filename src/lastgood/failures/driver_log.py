@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO
 
-from lastgood.failures.causes import continued, read_causes
-from lastgood.failures.classify import Failure, checkpoint_file_in, failure_of, failure_of_record, run_in
+from lastgood.failures.causes import continue_chain, read_causes
+from lastgood.failures.classify import Failure, classify_causes, classify_record, find_checkpoint_file, find_run
 from lastgood.failures.failure_class import FailureClass
 from lastgood.failures.log_entries import LogEntry, read_entries
 from lastgood.failures.log_facts import FactsReader, LogFacts
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _ENDED = "terminated with error"
 _SIGNAL = "RECEIVED SIGNAL "
@@ -27,7 +27,7 @@ _WITHOUT_QUERY_MAX = 100
 class DriverLog(JsonValue):
     """What a log tells."""
 
-    json = form("failure failures num_failures facts num_lines")
+    json = make_form("failure failures num_failures facts num_lines")
     """The object `log` of `diagnose --log --format json`."""
 
     failure: Failure | None
@@ -95,7 +95,7 @@ class _Reader:
     def _read_record(self, entry: LogEntry) -> None:
         record = entry.record
         if isinstance(record, Terminated | StartFailed | Crashed):
-            failure = failure_of_record(record)
+            failure = classify_record(record)
             if failure is not None:
                 self._add(self._known(replace(failure, lines=(entry.first_line, entry.last_line))))
 
@@ -106,7 +106,7 @@ class _Reader:
             return  # other output
         failure = self._failure(entry, causes)
         if failure.cls is FailureClass.UNKNOWN:
-            longer = continued(causes, (each.causes for each in reversed(self._logged)))
+            longer = continue_chain(causes, (each.causes for each in reversed(self._logged)))
             if len(longer) > len(causes):
                 failure = self._failure(entry, longer)
                 self._logged.clear()  # the next time, the same words may have another cause
@@ -115,7 +115,7 @@ class _Reader:
     def _failure(self, entry: LogEntry, causes: tuple[ChainedException, ...]) -> Failure:
         ids = entry.context
         batch = ids.get("BATCH_ID", ids.get("batch_id", ""))
-        named = failure_of(
+        named = classify_causes(
             causes,
             query_id=ids.get("QUERY_ID"),
             run_id=ids.get("RUN_ID"),
@@ -124,7 +124,7 @@ class _Reader:
         )
         if named.query_id is None:
             # The engine's own line names the query, where its exception does not.
-            query_id, run_id = run_in(entry.text.partition("\n")[0])
+            query_id, run_id = find_run(entry.text.partition("\n")[0])
             named = replace(named, query_id=query_id, run_id=run_id)
         if named.cls is FailureClass.LOG_DAMAGED and named.checkpoint_file is None:
             named = replace(named, checkpoint_file=self._file_of(causes))
@@ -134,7 +134,7 @@ class _Reader:
         """The file that a log line names which shows the same exception: Jackson's own words name none."""
         for each in reversed(self._logged):
             if each.causes and each.causes[-1].message == causes[-1].message:
-                return checkpoint_file_in(each.entry.text.partition("\n")[0])
+                return find_checkpoint_file(each.entry.text.partition("\n")[0])
         return None
 
     def _known(self, failure: Failure) -> Failure:
@@ -157,7 +157,7 @@ class _Reader:
             self._last[str(self._num_without_query)] = failure
             self._last.pop(str(self._num_without_query - _WITHOUT_QUERY_MAX), None)
         elif before is not None and before.run_id == failure.run_id:
-            self._last[failure.query_id] = _told_twice(before, failure)
+            self._last[failure.query_id] = _merge_told_twice(before, failure)
         else:
             self._num_failures += 1
             self._last[failure.query_id] = failure
@@ -191,9 +191,9 @@ class _Logged:
         return read_causes(self.entry.text)
 
 
-def _told_twice(before: Failure, after: Failure) -> Failure:
+def _merge_told_twice(before: Failure, after: Failure) -> Failure:
     """One failure out of two tellings: the engine's log line has the causes, the application's traceback seldom."""
-    if _rank(before) >= _rank(after):
+    if _rank_failure(before) >= _rank_failure(after):
         better, other = (before, after)
     else:
         better, other = (after, before)
@@ -206,15 +206,15 @@ def _told_twice(before: Failure, after: Failure) -> Failure:
         user_code=user_code,
         checkpoint_file=better.checkpoint_file or other.checkpoint_file,
         batch_id=other.batch_id if better.batch_id is None else better.batch_id,
-        lines=_span(before.lines, after.lines),
+        lines=_unite_spans(before.lines, after.lines),
     )
 
 
-def _rank(failure: Failure) -> tuple[bool, bool, int]:
+def _rank_failure(failure: Failure) -> tuple[bool, bool, int]:
     return failure.cls is not FailureClass.UNKNOWN, failure.class_name is not None, len(failure.chain)
 
 
-def _span(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
+def _unite_spans(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
     if one is None or two is None:
         return one or two
     return min(one[0], two[0]), max(one[1], two[1])

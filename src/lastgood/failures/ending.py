@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lastgood.failures.classify import failure_of
+from lastgood.failures.classify import classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
-from lastgood.redaction import as_told
+from lastgood.redaction import redact_told
 
 _ERROR_LINE = re.compile(
     r"(?:.*?\b(?:ERROR|FATAL)\b\s+|(?=[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b))(.+)"
@@ -43,7 +43,9 @@ class Cause:
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
 
-def cause_of(output: str, seen: RecordedFailure | None, *, has_started: bool = True, show_data: bool = False) -> Cause:
+def find_cause(
+    output: str, seen: RecordedFailure | None, *, has_started: bool = True, show_data: bool = False
+) -> Cause:
     """Why a command ended.
 
     Args:
@@ -54,10 +56,10 @@ def cause_of(output: str, seen: RecordedFailure | None, *, has_started: bool = T
     """
     told = None
     if seen is not None:
-        told = failure_of(seen.causes)
+        told = classify_causes(seen.causes)
     line = None
     if seen is not None:
-        line = error_line(seen, show_data=show_data)
+        line = format_error(seen, show_data=show_data)
     if line is None or told is None or told.rule is None or told.is_aftermath:
         logged = read_driver_log(io.BytesIO(output.encode(errors="replace"))).failure
         if logged is not None and logged.rule is not None:
@@ -65,9 +67,9 @@ def cause_of(output: str, seen: RecordedFailure | None, *, has_started: bool = T
         else:
             told = told or logged
         line = line or (
-            error_line(RecordedFailure(causes=logged.chain), show_data=show_data) if logged is not None else None
+            format_error(RecordedFailure(causes=logged.chain), show_data=show_data) if logged is not None else None
         )
-    line = line or _last_words(output, show_data=show_data)
+    line = line or _find_last_words(output, show_data=show_data)
     if seen is not None and not has_started and (told is None or told.rule is None) and _is_of_python(seen):
         return Cause(FailureClass.CODE_INCOMPATIBLE, "the application failed before it started a query", line)
     if told is None:
@@ -81,15 +83,15 @@ def _is_of_python(failure: RecordedFailure) -> bool:
     return bool(failure.causes) and all(each.language == "python" for each in failure.causes)
 
 
-def _last_words(text: str, *, show_data: bool) -> str | None:
+def _find_last_words(text: str, *, show_data: bool) -> str | None:
     """The last line of an output that speaks of an error; None if none does."""
     found = [match.group(1) for line in text.splitlines() if (match := _ERROR_LINE.match(line))]
     if not found:
         return None
-    return _shown(found[-1].strip(), show_data=show_data)
+    return _show_line(found[-1].strip(), show_data=show_data)
 
 
-def decisive_failure(records: Iterable[Record]) -> Failed | None:
+def find_decisive_failure(records: Iterable[Record]) -> Failed | None:
     """The record of what ended a driver, from those of its life, in their order.
 
     An exception that nobody caught counts before the end of a query, which the application may have outlived; the end
@@ -141,7 +143,7 @@ def has_failed(records: Iterable[Record], query_id: str | None) -> bool | None:
     return ended
 
 
-def error_line(failure: RecordedFailure, *, show_data: bool = False) -> str | None:
+def format_error(failure: RecordedFailure, *, show_data: bool = False) -> str | None:
     """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets.
 
     Args:
@@ -149,14 +151,14 @@ def error_line(failure: RecordedFailure, *, show_data: bool = False) -> str | No
         show_data: Whether it may hold rows of the data.
     """
     if not failure.causes:
-        return failure.message and _shown(_first_line(failure.message), show_data=show_data)
+        return failure.message and _show_line(_take_first_line(failure.message), show_data=show_data)
     telling = [each for each in failure.causes if each.condition and f"[{each.condition}]" not in _WRAPPERS]
     innermost = failure.causes[-1]
     if innermost.language == "python" or not telling:
         cause = innermost
     else:
         cause = telling[-1]
-    line = _first_line(cause.message)
+    line = _take_first_line(cause.message)
     if cause.condition and not line.startswith("["):
         line = f"[{cause.condition}] {line}"
     elif not cause.condition and cause.class_name:
@@ -164,13 +166,13 @@ def error_line(failure: RecordedFailure, *, show_data: bool = False) -> str | No
             line = f"{cause.class_name}: {line}"
         else:
             line = cause.class_name
-    return _shown(line, show_data=show_data)
+    return _show_line(line, show_data=show_data)
 
 
-def _shown(line: str, *, show_data: bool) -> str:
+def _show_line(line: str, *, show_data: bool) -> str:
     """The line as it goes into events, incidents and reports: the one place where it is made, and whole until here."""
-    return as_told(line, show_data=show_data)[:_LONGEST]
+    return redact_told(line, show_data=show_data)[:_LONGEST]
 
 
-def _first_line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[0]

@@ -83,6 +83,6 @@ class Rule:
         return self.text is None or self.text.search(message) is not None
 
 
-def any_of(*patterns: str) -> re.Pattern[str]:
+def compile_any_of(*patterns: str) -> re.Pattern[str]:
     """A pattern that finds what one of these finds."""
     return re.compile("|".join(patterns))

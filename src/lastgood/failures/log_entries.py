@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from lastgood.failures.causes import PYTHON_CHAINED, TRACEBACK, simple_name
-from lastgood.records.record import Record, record_from_json
+from lastgood.failures.causes import PYTHON_CHAINED, TRACEBACK, take_simple_name
+from lastgood.records.record import Record, parse_record
 
 _LINE_MAX = 1024 * 1024
 _HEAD_MAX = 256 * 1024
@@ -64,7 +64,7 @@ def read_entries(stream: IO[bytes]) -> Iterator[LogEntry]:
     """
     open_entry: _Open | None = None
     before = ""
-    for number, line in enumerate(_lines(stream), 1):
+    for number, line in enumerate(_read_lines(stream), 1):
         begun = _begin(line, number, open_entry, before)
         before = line if line.strip() else before
         if begun is None:
@@ -117,12 +117,12 @@ class _Open:
         )
 
 
-def _lines(stream: IO[bytes]) -> Iterator[str]:
+def _read_lines(stream: IO[bytes]) -> Iterator[str]:
     while raw := stream.readline(_LINE_MAX):
         rest = raw
         while rest and not rest.endswith(b"\n"):
             rest = stream.readline(_LINE_MAX)  # of a line that nobody could read either
-        line = _printed(raw).rstrip("\r\n")
+        line = _unwrap_printed(raw).rstrip("\r\n")
         if "\x1b" in line:
             line = _ANSI.sub("", line)
         container = None
@@ -134,7 +134,7 @@ def _lines(stream: IO[bytes]) -> Iterator[str]:
             yield line
 
 
-def _printed(raw: bytes) -> str:
+def _unwrap_printed(raw: bytes) -> str:
     """The line as it was printed, where Docker has kept it in JSON, too."""
     line = raw.decode("utf-8", "replace")
     if line.startswith('{"log":'):
@@ -148,13 +148,13 @@ def _printed(raw: bytes) -> str:
 def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open | LogEntry | None:
     """What begins with this line; None if it goes on with what is open."""
     if line[:1] == "{":
-        return _json_entry(line, number)
+        return _parse_json_entry(line, number)
     if line[:1] in _STARTS_HEADER:
         for pattern in _HEADERS:
             found = pattern.match(line)
             if found:
                 level = found["level"].replace("WARNING", "WARN").replace("CRITICAL", "FATAL")
-                return _Open(number, found["text"], level, simple_name(found["logger"]))
+                return _Open(number, found["text"], level, take_simple_name(found["logger"]))
     if line.startswith(TRACEBACK):
         is_inside = current is not None and (
             before.strip() in PYTHON_CHAINED
@@ -175,7 +175,7 @@ def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open 
     return _Open(number, line)
 
 
-def _json_entry(line: str, number: int) -> LogEntry | None:
+def _parse_json_entry(line: str, number: int) -> LogEntry | None:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -183,7 +183,7 @@ def _json_entry(line: str, number: int) -> LogEntry | None:
     if not isinstance(told, dict):
         return None
     if "kind" in told:
-        return LogEntry(first_line=number, last_line=number, record=record_from_json(told))
+        return LogEntry(first_line=number, last_line=number, record=parse_record(told))
     message = told.get("msg", told.get("message"))
     if not isinstance(message, str) or "level" not in told:
         return None
@@ -192,13 +192,13 @@ def _json_entry(line: str, number: int) -> LogEntry | None:
         first_line=number,
         last_line=number,
         level=str(told["level"]),
-        logger=simple_name(str(told.get("logger", told.get("logger_name", "")))),
-        text="\n".join((message, *_json_exception(told))),
+        logger=take_simple_name(str(told.get("logger", told.get("logger_name", "")))),
+        text="\n".join((message, *_format_json_exception(told))),
         context={key: str(value) for key, value in context.items()} if isinstance(context, dict) else {},
     )
 
 
-def _json_exception(told: Mapping[str, Any]) -> Iterator[str]:
+def _format_json_exception(told: Mapping[str, Any]) -> Iterator[str]:
     """The exception of a JSON entry as Java would print it."""
     if isinstance(told.get("stack_trace"), str):
         yield told["stack_trace"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lastgood.failures.causes import simple_name
+from lastgood.failures.causes import take_simple_name
 from lastgood.failures.log_entries import LogEntry
 from lastgood.records.record import Progress, QueryStarted, Record, RecordedSource, Subscription, Terminated
 from lastgood.values import JsonValue
@@ -196,12 +196,12 @@ class FactsReader:
         found = _BOOTSTRAP.search(entry.text)
         if found:
             known = self._facts.bootstrap_servers
-            self._facts = replace(self._facts, bootstrap_servers=_with(known, found[1].replace(" ", "")))
+            self._facts = replace(self._facts, bootstrap_servers=_add_new(known, found[1].replace(" ", "")))
 
     def _read_delta_commit(self, entry: LogEntry) -> None:
         found = _DELTA_COMMIT.search(entry.text)
         if found:
-            self._facts = replace(self._facts, delta_tables=_with(self._facts.delta_tables, found[1]))
+            self._facts = replace(self._facts, delta_tables=_add_new(self._facts.delta_tables, found[1]))
 
     def _read_written(self, entry: LogEntry) -> None:
         found = _WRITTEN.search(entry.text)
@@ -251,44 +251,46 @@ class FactsReader:
             self._change(query, last_planned=int(found[1]))
             self._change_offsets(query, found[2], found[3])
         elif found := _PLANNED.match(text):
-            conf = dict(_options(found[2], " -> "))
+            conf = dict(_parse_options(found[2], " -> "))
             provider = conf.get("spark.sql.streaming.stateStore.providerClass")
             self._change(query, last_planned=int(found[1]), conf=conf, state_store_provider=provider)
         elif found := _SOURCE_V1.match(text):
-            source = replace(_source(found[1]), options=dict(_options(found[2], " -> ")))
-            self._change(query, sources=_sources(self._queries.get(query), source))
+            source = replace(_parse_source(found[1]), options=dict(_parse_options(found[2], " -> ")))
+            self._change(query, sources=_merge_sources(self._queries.get(query), source))
         elif text.startswith("Finish initializing with logical plan"):
             self._read_plan(query, text)
 
     def _read_plan(self, query: str | None, text: str) -> None:
         if found := _PLAN_V1.search(text):
-            options = dict(_options(found["options"], "="))
-            self._change(found["query"], sink=_sink(found["sink"]), sink_options=options)
+            options = dict(_parse_options(found["options"], "="))
+            self._change(found["query"], sink=_parse_sink(found["sink"]), sink_options=options)
             if self._queries[found["query"]].checkpoint is None:
                 self._change(found["query"], checkpoint=options.get("checkpointLocation"))
         elif query is not None and (found := _PLAN_V2.search(text)):
-            self._change(query, sink=_sink(found[1]))
+            self._change(query, sink=_parse_sink(found[1]))
 
     def _read_progress(self, told: str) -> None:
         try:
             progress = json.loads(told)
             query, batch = str(progress["id"]), int(progress["batchId"])
             sources = [
-                replace(_source(each["description"]), start_offset=each["startOffset"], end_offset=each["endOffset"])
+                replace(
+                    _parse_source(each["description"]), start_offset=each["startOffset"], end_offset=each["endOffset"]
+                )
                 for each in progress["sources"]
             ]
-            sink = _sink(str(progress["sink"]["description"]))
+            sink = _parse_sink(str(progress["sink"]["description"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return  # cut, or of a version that nobody knows
         known = self._queries.get(query)
         self._change(query, run_id=progress.get("runId"), name=progress.get("name"), sink=sink)
-        self._change(query, last_planned=batch, last_committed=batch, sources=_sources(known, *sources))
+        self._change(query, last_planned=batch, last_committed=batch, sources=_merge_sources(known, *sources))
 
     def _read_trouble(self, entry: LogEntry) -> None:
         """What failures tell; also where nothing below WARN is logged."""
         text = entry.text
         for found in _WRITE_FAILED.finditer(text):
-            self._facts = replace(self._facts, failed_writes=_with(self._facts.failed_writes, found[1]))
+            self._facts = replace(self._facts, failed_writes=_add_new(self._facts.failed_writes, found[1]))
         ended = _TERMINATED.match(text) or _IDENTIFIER.search(text)
         if ended is None:
             query = self._only_running()
@@ -306,13 +308,13 @@ class FactsReader:
             self._change(query, fail_on_data_loss=loss[1] == "false")  # it says what to set for the other
 
     def _change_offsets(self, query: str, start: str, end: str) -> None:
-        starts, ends = dict(_offsets(start)), dict(_offsets(end))
+        starts, ends = dict(_parse_offsets(start)), dict(_parse_offsets(end))
         sources = [
-            replace(_source(each), start_offset=starts.get(each), end_offset=ends.get(each))
+            replace(_parse_source(each), start_offset=starts.get(each), end_offset=ends.get(each))
             for each in {**starts, **ends}
         ]
         if sources:
-            self._change(query, sources=_sources(self._queries.get(query), *sources))
+            self._change(query, sources=_merge_sources(self._queries.get(query), *sources))
 
     def _read_record(self, record: Record) -> None:
         if isinstance(record, QueryStarted):
@@ -326,12 +328,12 @@ class FactsReader:
         query = record.query_id
         self._change(query, run_id=record.run_id, name=record.query_name, checkpoint=record.checkpoint)
         if isinstance(record, Progress):
-            sources = [_recorded(each) for each in record.sources]
+            sources = [_merge_recorded(each) for each in record.sources]
             sink = None
             if record.sink.description:
-                sink = _sink(record.sink.description)
+                sink = _parse_sink(record.sink.description)
             self._change(query, last_planned=record.batch_id, last_committed=record.batch_id, sink=sink)
-            self._change(query, sources=_sources(self._queries.get(query), *sources))
+            self._change(query, sources=_merge_sources(self._queries.get(query), *sources))
         elif isinstance(record, Terminated) and record.batch_id is not None:
             self._change(query, last_planned=record.batch_id)
 
@@ -343,20 +345,20 @@ class FactsReader:
         )
 
 
-def _with(known: tuple[str, ...], new: str) -> tuple[str, ...]:
+def _add_new(known: tuple[str, ...], new: str) -> tuple[str, ...]:
     if new in known or len(known) >= _TABLES_MAX:
         return known
     return (*known, new)
 
 
-def _options(text: str, between: str) -> Iterator[tuple[str, str]]:
+def _parse_options(text: str, between: str) -> Iterator[tuple[str, str]]:
     for each in text.split(", "):
         name, is_told, value = each.partition(between)
         if is_told:
             yield name, value
 
 
-def _offsets(text: str) -> Iterator[tuple[str, Any]]:
+def _parse_offsets(text: str) -> Iterator[tuple[str, Any]]:
     """The sources and their offsets of `{KafkaV2[Subscribe[a]]: {"a":{"0":1}}, …}`."""
     at = 1
     decoder = json.JSONDecoder()
@@ -370,7 +372,7 @@ def _offsets(text: str) -> Iterator[tuple[str, Any]]:
         at += 2
 
 
-def _source(description: str) -> SourceFacts:
+def _parse_source(description: str) -> SourceFacts:
     kafka = _KAFKA.fullmatch(description)
     if kafka:
         subscription = Subscription(kind=_SUBSCRIPTIONS[kafka[1]], value=kafka[2])
@@ -385,8 +387,8 @@ def _source(description: str) -> SourceFacts:
     return SourceFacts(description=description, kind=kind or found[1], location=location)
 
 
-def _recorded(source: RecordedSource) -> SourceFacts:
-    known = _source(source.description)
+def _merge_recorded(source: RecordedSource) -> SourceFacts:
+    known = _parse_source(source.description)
     return replace(
         known,
         subscription=source.subscription or known.subscription,
@@ -395,19 +397,19 @@ def _recorded(source: RecordedSource) -> SourceFacts:
     )
 
 
-def _sink(description: str) -> SinkFacts:
+def _parse_sink(description: str) -> SinkFacts:
     found = _DESCRIBED.fullmatch(description)
     if found:
         word = found[1]
     else:
-        word = simple_name(description.partition("@")[0])
+        word = take_simple_name(description.partition("@")[0])
     kind = _SINK_KINDS.get(word, word)
     return SinkFacts(
         description=description, kind=kind, location=found[2] if found and word in _SINKS_IN_PLACES else None
     )
 
 
-def _sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
+def _merge_sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
     """The sources that are known, with what is told now."""
     sources_before = known.sources if known else ()
     sources = {each.description: each for each in sources_before}

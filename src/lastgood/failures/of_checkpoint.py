@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, any_of
+from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, compile_any_of
 
 _STATE = "error-conditions.json; StateStore, RocksDB of 3.5"
 _DELTA = "DeltaErrors.scala, delta-error-classes.json"
@@ -16,7 +16,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a left-over .crc file stands where the next file of the log belongs; there is no other run",
         "ChecksumFs of Hadoop; seen on 3.5 to 4.3",
         classes=("FileAlreadyExistsException",),
-        text=any_of(r"/\.[^/\s]+\.crc already exists"),
+        text=compile_any_of(r"/\.[^/\s]+\.crc already exists"),
     ),
     Rule(
         "concurrent_log_update",
@@ -24,14 +24,14 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "another driver wrote the same batch into the log, or commits/ is ahead of offsets/",
         "QueryExecutionErrors.scala; seen on 3.5 to 4.3",
         conditions=("CONCURRENT_STREAM_LOG_UPDATE",),
-        text=any_of(r"Multiple streaming jobs detected for \d+"),
+        text=compile_any_of(r"Multiple streaming jobs detected for \d+"),
     ),
     Rule(
         "concurrent_log_file",
         FailureClass.CONCURRENT_RUN,
         "another driver wrote the same file of the log",
         "QueryExecutionErrors.scala (3.5 to 4.3, no condition but a legacy number); seen on 3.5 to 4.3",
-        text=any_of(r"Multiple streaming queries are concurrently using \S+", r"Race while writing batch \d+"),
+        text=compile_any_of(r"Multiple streaming queries are concurrently using \S+", r"Race while writing batch \d+"),
     ),
     Rule(
         "concurrent_query",
@@ -39,7 +39,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "the query runs already in this application, or in this cluster",
         "StreamingQueryManager.scala; seen on 4.2",
         conditions=("CONCURRENT_QUERY",),
-        text=any_of(
+        text=compile_any_of(
             r"another query with same id is already active", r"query \S+ was just started by a concurrent session"
         ),
     ),
@@ -93,7 +93,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of a log is empty or ends too early",
         f"{_LOGS}; seen on 3.5 to 4.3",
         conditions=("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", "DELTA_STREAMING_SCHEMA_LOG_PARSE_SCHEMA_FAILED"),
-        text=any_of(r"Incomplete log file"),
+        text=compile_any_of(r"Incomplete log file"),
     ),
     Rule(
         "log_version",
@@ -101,7 +101,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a log is of a version that this Spark, with these settings, does not read",
         f"{_LOGS}; seen on 3.5 to 4.3",
         conditions=("INVALID_LOG_VERSION",),
-        text=any_of(r"UnsupportedLogVersion", r"maximum supported log version is v\d+, but encountered v\d+"),
+        text=compile_any_of(r"UnsupportedLogVersion", r"maximum supported log version is v\d+, but encountered v\d+"),
     ),
     Rule(
         "log_malformed",
@@ -113,7 +113,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
             "DELTA_INVALID_SOURCE_OFFSET_FORMAT",
             "MALFORMED_STATE_IN_RATE_PER_MICRO_BATCH_SOURCE",
         ),
-        text=any_of(
+        text=compile_any_of(
             r"Log file was malformed",
             r"Invalid OffsetMap format",
             r"VERSION_2 offset log requires metadata",
@@ -128,7 +128,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of a log that Spark needs is gone",
         f"{_LOGS}, CompactibleFileStreamLog.scala; seen on 3.5 to 4.3",
         conditions=("BATCH_METADATA_NOT_FOUND",),
-        text=any_of(
+        text=compile_any_of(
             r"\bbatch \d+ doesn't exist",
             r"Previous batch \d+ not found in offset log",
             r"batches \([\d, ]+\) don't\s+exist",
@@ -155,7 +155,9 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         FailureClass.STATE_DAMAGED,
         "a file of a state store is not the one that its checksum was made of",
         "error-conditions.json of 4.1 and later; ChecksumFileSystem of Hadoop; seen on 3.5 to 4.3",
-        text=any_of(r"Checksum verification failed, .{0,80}File: \S+/state/\d+/", r"Checksum error: \S+/state/\d+/"),
+        text=compile_any_of(
+            r"Checksum verification failed, .{0,80}File: \S+/state/\d+/", r"Checksum error: \S+/state/\d+/"
+        ),
     ),
     Rule(
         "log_checksum",
@@ -163,7 +165,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of a log is not the one that its checksum was made of",
         "error-conditions.json of 4.1 and later; ChecksumFileSystem of Hadoop",
         conditions=("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",),
-        text=any_of(r"Checksum error: \S+/(?:offsets|commits|sources/[^/\s]+|_spark_metadata)/\d+"),
+        text=compile_any_of(r"Checksum error: \S+/(?:offsets|commits|sources/[^/\s]+|_spark_metadata)/\d+"),
     ),
     Rule(
         "log_json",
@@ -180,7 +182,9 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of a log, or metadata, ends too early or is no JSON",
         "Jackson's words, where Python shows no more of it; seen on 3.5 to 4.3",
         classes=("",),
-        text=any_of(r"^Unexpected end-of-input", r"^No content to map due to end-of-input", r"^Unrecognized token '"),
+        text=compile_any_of(
+            r"^Unexpected end-of-input", r"^No content to map due to end-of-input", r"^Unrecognized token '"
+        ),
         where=ChainPart.ENGINE,
         is_weak=True,
     ),
@@ -189,7 +193,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         FailureClass.LOG_DAMAGED,
         "a file of the offset log ends after its first line, or metadata holds no id",
         f"{_LOGS}; seen on 3.5 to 4.3",
-        text=any_of(r"^next on empty iterator$", r"^Invalid UUID string: "),
+        text=compile_any_of(r"^next on empty iterator$", r"^Invalid UUID string: "),
         where=ChainPart.ENGINE,
         is_weak=True,
     ),
@@ -198,7 +202,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         FailureClass.LOG_DAMAGED,
         "a file of a log is listed, but not there under its proper name",
         f"{_LOGS}; seen on 3.5 to 4.3",
-        text=any_of(r"/(?:offsets|commits|sources/[^/\s]+)/\d+ does not exist"),
+        text=compile_any_of(r"/(?:offsets|commits|sources/[^/\s]+)/\d+ does not exist"),
         is_weak=True,
     ),
     Rule(
@@ -207,7 +211,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "the logs do not go together: commits without offsets, or a source's end before its start",
         "MicroBatchExecution.scala, FileStreamSource.scala; seen on 3.5 to 4.3",
         classes=("AssertionError", ""),
-        text=any_of(r"^assertion failed(?:: earliest offset -?\d+ does not equal -2)?$"),
+        text=compile_any_of(r"^assertion failed(?:: earliest offset -?\d+ does not equal -2)?$"),
         where=ChainPart.ENGINE,
         is_weak=True,
     ),
@@ -241,7 +245,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
             "STREAMING_ASYNC_OPERATION_FAILED",
             "CANNOT_WRITE_STATE_STORE",
         ),
-        text=any_of(r"RocksDB instance could not be acquired by"),
+        text=compile_any_of(r"RocksDB instance could not be acquired by"),
     ),
     Rule(
         "state_not_loaded",
@@ -257,7 +261,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
             "STREAM_STREAM_JOIN_INCONSISTENT_STATE",
             "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP",
         ),
-        text=any_of(
+        text=compile_any_of(
             r"Error reading (?:delta|snapshot) file \S+ of HDFSStateStoreProvider",
             r"Error reading streaming state file (?:of )?\S+",
             r"Copied \S+ to \S+, expected \d+ bytes, found \d+ bytes",
@@ -274,7 +278,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
             "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE",
             "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE",
         ),
-        text=any_of(r"The streaming query failed (?:by state format invalidation|to validate written state)"),
+        text=compile_any_of(r"The streaming query failed (?:by state format invalidation|to validate written state)"),
     ),
     # --- Code and settings. ---
     Rule(
@@ -294,7 +298,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
             "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED",
             "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS",
         ),
-        text=any_of(r"Provided schema doesn't match to the schema for existing state"),
+        text=compile_any_of(r"Provided schema doesn't match to the schema for existing state"),
     ),
     Rule(
         "state_operators",
@@ -315,21 +319,21 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         FailureClass.LOG_DAMAGED,
         "the newest file of the offset log holds no offset of a source",
         "OffsetSeq.scala; seen on 3.5 to 4.3",
-        text=any_of(r"There are \[0\] sources in the checkpoint offsets"),
+        text=compile_any_of(r"There are \[0\] sources in the checkpoint offsets"),
     ),
     Rule(
         "source_count",
         FailureClass.CODE_INCOMPATIBLE,
         "the query has more or fewer sources than the checkpoint",
         "OffsetSeq.scala; seen on 3.5 to 4.3",
-        text=any_of(r"There are \[\d+\] sources in the checkpoint offsets and now there are \[\d+\]"),
+        text=compile_any_of(r"There are \[\d+\] sources in the checkpoint offsets and now there are \[\d+\]"),
     ),
     Rule(
         "source_kind",
         FailureClass.CODE_INCOMPATIBLE,
         "the offsets in the checkpoint are of another kind of source, or of another path",
         "json4s; DataSource.scala; seen on 3.5 to 4.3",
-        text=any_of(
+        text=compile_any_of(
             r"(?:No usable value for|Did not find value which can be converted into)",
             r"Wrong basePath \S+ for the root path",
         ),
@@ -340,7 +344,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "startingOffsets does not name the partitions that the topic has",
         "KafkaOffsetReader; seen on 4.0, 4.2",
         conditions=("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"),
-        text=any_of(r"If startingOffsets contains specific offsets, you must specify all"),
+        text=compile_any_of(r"If startingOffsets contains specific offsets, you must specify all"),
     ),
     Rule(
         "evolution",

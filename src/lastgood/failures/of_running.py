@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, any_of
+from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, compile_any_of
 
 RESOURCE_RULES: tuple[Rule, ...] = (
     Rule(
@@ -23,7 +23,9 @@ RESOURCE_RULES: tuple[Rule, ...] = (
         FailureClass.RESOURCES,
         "a container was killed for the memory it used",
         "YarnAllocator.scala; Kubernetes",
-        text=any_of(r"Container killed (?:by YARN for exceeding|on request\. Exit code is 137)", r"\bOOMKilled\b"),
+        text=compile_any_of(
+            r"Container killed (?:by YARN for exceeding|on request\. Exit code is 137)", r"\bOOMKilled\b"
+        ),
         classes=("SparkException", ""),
     ),
     Rule(
@@ -31,21 +33,23 @@ RESOURCE_RULES: tuple[Rule, ...] = (
         FailureClass.RESOURCES,
         "a disk is full, or the quota used up",
         "the system's own words",
-        text=any_of(r"No space left on device", r"Disk quota exceeded", r"There is not enough space on the disk"),
+        text=compile_any_of(
+            r"No space left on device", r"Disk quota exceeded", r"There is not enough space on the disk"
+        ),
     ),
     Rule(
         "too_many_open_files",
         FailureClass.RESOURCES,
         "too many files are open",
         "the system's own words",
-        text=any_of(r"Too many open files"),
+        text=compile_any_of(r"Too many open files"),
     ),
     Rule(
         "result_too_large",
         FailureClass.RESOURCES,
         "the driver was sent more than spark.driver.maxResultSize",
         "TaskSetManager.scala",
-        text=any_of(r"is bigger than (?:local maxResultSize|spark\.driver\.maxResultSize)"),
+        text=compile_any_of(r"is bigger than (?:local maxResultSize|spark\.driver\.maxResultSize)"),
     ),
     Rule(
         "slots",
@@ -72,7 +76,7 @@ RUN_RULES: tuple[Rule, ...] = (
         FailureClass.STOPPED_ON_PURPOSE,
         "the application was ending already",
         "SparkContext.scala, DAGScheduler.scala; seen on 3.5 to 4.3",
-        text=any_of(
+        text=compile_any_of(
             r"cancelled because SparkContext was shut ?down",
             r"Cannot call methods on a stopped SparkContext",
             r"SparkContext has been shutdown",
@@ -122,7 +126,7 @@ RUN_RULES: tuple[Rule, ...] = (
         FailureClass.TRANSIENT,
         "Kafka did not answer in time",
         "Kafka's client, KafkaDataConsumer.scala; seen on 4.2",
-        text=any_of(
+        text=compile_any_of(
             r"Timed out waiting for a node assignment",
             r"Cannot fetch record for offset \d+ in \d+ milliseconds",
             r"Timeout of \d+ms expired before",
@@ -178,7 +182,7 @@ RUN_RULES: tuple[Rule, ...] = (
         FailureClass.TRANSIENT,
         "a store asked to slow down",
         "S3, AWS SDK",
-        text=any_of(r"\bSlowDown\b", r"\bSlow Down\b", r"Status Code: 503", r"ThrottlingException"),
+        text=compile_any_of(r"\bSlowDown\b", r"\bSlow Down\b", r"Status Code: 503", r"ThrottlingException"),
     ),
     Rule(
         "executor_lost",
@@ -186,7 +190,7 @@ RUN_RULES: tuple[Rule, ...] = (
         "an executor went away, or what it had computed",
         "TaskSchedulerImpl.scala, TaskEndReason.scala; seen on 4.2",
         classes=("SparkException", "FetchFailedException", ""),
-        text=any_of(r"ExecutorLostFailure", r"FetchFailed", r"Remote RPC client disassociated"),
+        text=compile_any_of(r"ExecutorLostFailure", r"FetchFailed", r"Remote RPC client disassociated"),
     ),
     Rule(
         "python_worker_lost",
@@ -198,7 +202,7 @@ RUN_RULES: tuple[Rule, ...] = (
             "STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE",
             "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE",
         ),
-        text=any_of(r"Python worker exited unexpectedly \(crashed\)", r"Python worker failed to connect back"),
+        text=compile_any_of(r"Python worker exited unexpectedly \(crashed\)", r"Python worker failed to connect back"),
     ),
     Rule(
         "code_does_not_run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.failures.failure_class import FailureClass, Rule, any_of
+from lastgood.failures.failure_class import FailureClass, Rule, compile_any_of
 
 _KAFKA = "KafkaExceptions.scala, kafka-error-conditions.json; KafkaSourceProvider.scala of 3.5"
 _DELTA = "DeltaErrors.scala, delta-error-classes.json"
@@ -19,7 +19,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
             "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
             "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
         ),
-        text=any_of(r"Trigger\.AvailableNow.*The error could be transient - restart your query"),
+        text=compile_any_of(r"Trigger\.AvailableNow.*The error could be transient - restart your query"),
     ),
     Rule(
         "kafka_offset_went_back",
@@ -27,7 +27,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
         "a partition of the topic ends below the offset that was read: the topic was deleted and created again",
         f"{_KAFKA}; seen on 4.0, 4.2",
         conditions=("KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED", "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"),
-        text=any_of(r"Partition \S+ offset was changed from \d+ to \d+"),
+        text=compile_any_of(r"Partition \S+ offset was changed from \d+ to \d+"),
     ),
     Rule(
         "kafka_partitions_gone",
@@ -38,7 +38,9 @@ SOURCE_RULES: tuple[Rule, ...] = (
             "KAFKA_DATA_LOSS.PARTITIONS_DELETED",
             "KAFKA_DATA_LOSS.PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT",
         ),
-        text=any_of(r"Partitions (?:Set|HashSet)?\(?.{0,2000}\)? have been deleted", r"Set\(.{0,2000}\) are gone\."),
+        text=compile_any_of(
+            r"Partitions (?:Set|HashSet)?\(?.{0,2000}\)? have been deleted", r"Set\(.{0,2000}\) are gone\."
+        ),
     ),
     Rule(
         "kafka_topic_unknown",
@@ -53,7 +55,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
         "Kafka no longer has the offsets that the batch was to read",
         f"{_KAFKA}, KafkaDataConsumer of 3.5; seen on 4.0, 4.2",
         conditions=("KAFKA_DATA_LOSS",),
-        text=any_of(
+        text=compile_any_of(
             r"Could not read records in offset \[\d+, \d+\) for topic partition",
             r"Cannot fetch offset \d+ \(GroupId: ",
             r"Added partition \S+ starts from \d+ instead of 0",
@@ -78,7 +80,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
             "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
             "DELTA_STREAMING_SCHEMA_LOG_INCOMPATIBLE_DELTA_TABLE_ID",
         ),
-        text=any_of(r"The streaming query was reading from an unexpected Delta table"),
+        text=compile_any_of(r"The streaming query was reading from an unexpected Delta table"),
     ),
     Rule(
         "delta_versions_gone",
@@ -90,7 +92,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
             "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
             "DELTA_STREAMING_TRAILING_COMMIT_MISSING",
         ),
-        text=any_of(
+        text=compile_any_of(
             r"Delta stream cannot resume from version", r"The stream from your Delta table was expecting process data"
         ),
     ),
@@ -100,7 +102,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
         "a commit of the Delta table that is read deletes or rewrites rows, which the query does not accept",
         f"{_DELTA}; seen on Spark 4.0",
         conditions=("DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
-        text=any_of(
+        text=compile_any_of(
             r"Detected (?:deleted data|a data update) \(for example .{0,2000}\) (?:from|in the) (?:streaming|source)"
         ),
     ),
@@ -110,14 +112,14 @@ SOURCE_RULES: tuple[Rule, ...] = (
         "a file that the batch was to read is gone",
         "QueryExecutionErrors.scala; seen on 4.0",
         conditions=("FAILED_READ_FILE.FILE_NOT_EXIST",),
-        text=any_of(r"It is possible the underlying files have been updated"),
+        text=compile_any_of(r"It is possible the underlying files have been updated"),
     ),
     Rule(
         "iceberg_snapshot_expired",
         FailureClass.SOURCE_EXPIRED,
         "the Iceberg snapshot from which to go on was expired",
         "SparkMicroBatchStream, SnapshotUtil of Iceberg",
-        text=any_of(
+        text=compile_any_of(
             r"Cannot load current offset at snapshot \d+",
             r"Cannot find snapshot after \d+: not an ancestor of table's current snapshot",
         ),
@@ -127,7 +129,7 @@ SOURCE_RULES: tuple[Rule, ...] = (
         FailureClass.SOURCE_EXPIRED,
         "Event Hubs no longer has the events that the batch was to read",
         "azure-event-hubs-spark 488",
-        text=any_of(r"request seqNo \d+ is less than the received seqNo"),
+        text=compile_any_of(r"request seqNo \d+ is less than the received seqNo"),
     ),
     Rule(
         "kinesis_expired",

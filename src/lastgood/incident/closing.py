@@ -11,26 +11,26 @@ from lastgood.checkpoint.layout import COMMITS
 from lastgood.ids import is_id
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
-from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries
-from lastgood.journal.signed_files import files_of_recovery, worst
+from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, list_recoveries
+from lastgood.journal.signed_files import find_worst, read_files_of_recovery
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.query.prediction.restart import Outcome
-from lastgood.recovery.driver_death import word_needed
-from lastgood.recovery.whereabouts import looked_at
+from lastgood.recovery.driver_death import list_words_needed
+from lastgood.recovery.whereabouts import recall_evidence
 from lastgood.settings.config import Config
-from lastgood.settings.target import Target, target_at
+from lastgood.settings.target import Target, find_target_at
 from lastgood.signing import NO_KEYS, KeyRing, SignatureStanding
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut(JsonValue):
     """A recovery that was begun, as its folder tells."""
 
-    json = form(
+    json = make_form(
         "recovery state goal=plan.goal guarantee=plan.guarantee stages=_stages proof backup undo=_undo signature"
     )
     """One of `recoveries` of a report."""
@@ -74,7 +74,7 @@ class CarriedOut(JsonValue):
         return None if self.state == "undone" else self.undo_command
 
 
-def carried_out(
+def list_carried_out(
     storage: WritableStorage, checkpoint: Location, ids: Iterable[str], config: Config, keys: KeyRing = NO_KEYS
 ) -> tuple[CarriedOut, ...]:
     """What became of recoveries; those of which nothing was ever done are left out. Only reads.
@@ -84,11 +84,11 @@ def carried_out(
     Raises:
         StorageError: one cannot be read (subclasses).
     """
-    found = (_carried_out(storage, checkpoint, each, config, keys) for each in ids if is_id(each))
+    found = (_find_carried_out(storage, checkpoint, each, config, keys) for each in ids if is_id(each))
     return tuple(each for each in found if each is not None)
 
 
-def _carried_out(
+def _find_carried_out(
     storage: WritableStorage, checkpoint: Location, recovery: str, config: Config, keys: KeyRing
 ) -> CarriedOut | None:
     room = Room(checkpoint, recovery, storage)
@@ -112,12 +112,12 @@ def _carried_out(
         stages,
         proof,
         str(room.folder / "before"),
-        word_needed(str(checkpoint), config),
-        worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
+        list_words_needed(str(checkpoint), config),
+        find_worst(read_files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
     )
 
 
-def closed(
+def close_incident(
     incident: Incident,
     done: Sequence[CarriedOut],
     storage: Storage,
@@ -151,7 +151,7 @@ def closed(
     # Which checkpoint an incident names lies in the lake; the one that was asked about does not.
     location = target.location
     plan = started_by or (done[-1].plan if done else None)
-    first = _first_batch(incident, plan)
+    first = _choose_first_batch(incident, plan)
     newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
     if newest < first:
         return incident
@@ -159,11 +159,11 @@ def closed(
     if commit is not None and commit.size == 0:
         return incident  # the seal of a later recovery
     own = set(incident.recoveries)
-    later = [each for each in recoveries(storage, location) if each > max((*own, incident.id)) and each not in own]
+    later = [each for each in list_recoveries(storage, location) if each > max((*own, incident.id)) and each not in own]
     if later:
         promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
     else:
-        evidence = _evidence(incident, location, options, target.config)
+        evidence = _choose_evidence(incident, location, options, target.config)
         promised = check_promise(plan, target, first, evidence=evidence, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
@@ -183,7 +183,7 @@ def closed(
     )
 
 
-def _first_batch(incident: Incident, plan: Plan | None) -> int:
+def _choose_first_batch(incident: Incident, plan: Plan | None) -> int:
     """The batch that is looked at: the one that was seen, else the one that was promised, else the next one."""
     told = (incident.plan or {}).get("from_batch")
     if incident.first_batch is not None:
@@ -205,17 +205,19 @@ def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
     return planned is not None and planned >= first
 
 
-def _evidence(incident: Incident, location: Location, options: EvidenceOptions, config: Config) -> EvidenceOptions:
+def _choose_evidence(
+    incident: Incident, location: Location, options: EvidenceOptions, config: Config
+) -> EvidenceOptions:
     """Where to look: as the caller says, else where this machine has looked then, else as the configuration says.
 
     What incident and plan say of that lies in the lake, and no host of theirs is asked.
     """
     if options.sinks:
         return options
-    then = looked_at(incident.id)
+    then = recall_evidence(incident.id)
     if then.sinks:
         return then
-    sink = target_at(location, config).sink
+    sink = find_target_at(location, config).sink
     if sink is None:
         return options
     return replace(options, sinks=(sink,))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lastgood.errors import LastgoodError
 from lastgood.journal.incident import Incident
-from lastgood.journal.incidents import last_incident
+from lastgood.journal.incidents import find_last_incident
 from lastgood.settings.config import Config
-from lastgood.settings.keys import keys_of
+from lastgood.settings.keys import find_keys
 from lastgood.signing import NO_KEYS, SignatureStanding
 from lastgood.storage.reading import Location, Storage
 
@@ -16,7 +16,7 @@ def read_last_incident(storage: Storage, location: Location) -> Incident | Lastg
     try:
         if not location.name:
             return None
-        return last_incident(storage, location)
+        return find_last_incident(storage, location)
     except LastgoodError as error:
         return error
 
@@ -26,11 +26,11 @@ def judge_signature(
 ) -> SignatureStanding | None:
     """What the keys of this machine say of its file; None without a key, or without an incident that can be read."""
     if isinstance(last, Incident):
-        keys = keys_of(config)
+        keys = find_keys(config)
     else:
         keys = NO_KEYS
     if not keys or not isinstance(last, Incident):
         return None
-    from lastgood.journal.signed_files import file_of_incident, worst  # noqa: PLC0415 - nobody without a key needs it
+    from lastgood.journal.signed_files import find_worst, read_file_of_incident  # noqa: PLC0415 - nobody without a key needs it
 
-    return worst(file_of_incident(storage, location, last.id, keys))
+    return find_worst(read_file_of_incident(storage, location, last.id, keys))

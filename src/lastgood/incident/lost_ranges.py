@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.journal.incident import ranges_of
+from lastgood.journal.incident import list_ranges
 from lastgood.records.record import Progress
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class LostRange(JsonValue):
     """Records of one partition that no sink shows and that are not read any more."""
 
-    json = form("topic partition from=start to=end bound written_after_ms=after_ms written_before_ms=before_ms")
+    json = make_form("topic partition from=start to=end bound written_after_ms=after_ms written_before_ms=before_ms")
     """One of `lost` of a report."""
 
     topic: str
@@ -32,20 +32,20 @@ class LostRange(JsonValue):
     """They were written before this time."""
 
 
-def lost_ranges(plan: Mapping[str, Any], seen: Sequence[Progress]) -> Iterator[LostRange]:
+def find_lost_ranges(plan: Mapping[str, Any], seen: Sequence[Progress]) -> Iterator[LostRange]:
     """What a plan says is lost of Kafka, with the time between which it was written, as far as a recorder saw it.
 
     Args:
-        plan: As `kept_plan` keeps it.
+        plan: As `shorten_plan` keeps it.
         seen: What recorders wrote down of the query, in any order.
     """
     for source in plan.get("sources", ()):
-        for topic, partition, start, end in ranges_of(source, "lost"):
-            after, before = _written(seen, topic, partition, start, end)
+        for topic, partition, start, end in list_ranges(source, "lost"):
+            after, before = _find_written_between(seen, topic, partition, start, end)
             yield LostRange(topic, partition, start, end, source["bound"], after, before)
 
 
-def _written(
+def _find_written_between(
     seen: Iterable[Progress], topic: str, partition: int, start: int, end: int
 ) -> tuple[int | None, int | None]:
     """Between two looks at the end of the partition: it lay before the first record, and then behind the last."""
@@ -53,7 +53,7 @@ def _written(
     before: int | None = None
     for progress in seen:
         for source in progress.sources:
-            latest = _at(source.latest_offset, topic, partition)
+            latest = _find_offset(source.latest_offset, topic, partition)
             at_ms = progress.trigger_at_ms
             if latest is None or at_ms is None:
                 continue
@@ -64,7 +64,7 @@ def _written(
     return after, before
 
 
-def _at(offsets: Any, topic: str, partition: int) -> int | None:
+def _find_offset(offsets: Any, topic: str, partition: int) -> int | None:
     parts = None
     if isinstance(offsets, Mapping):
         parts = offsets.get(topic)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import LastgoodError
 from lastgood.ids import make_id
-from lastgood.incident.closing import carried_out, closed
+from lastgood.incident.closing import close_incident, list_carried_out
 from lastgood.incident.promise import Kept
-from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan
+from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, shorten_plan
 from lastgood.journal.incidents import Incidents
-from lastgood.observe.evidence import EvidenceOptions, said_of
-from lastgood.observe.open_query import now_ms
+from lastgood.observe.evidence import EvidenceOptions, make_asked_at_location
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.target import Target
 from lastgood.signing import SignatureMissingError, SignatureWrongError
@@ -57,9 +57,9 @@ def note_recover(
         if not _is_worth_noting(decision):
             _close_last(incidents, location, target, evidence, tell)
             return
-        last = _last(incidents, tell)
+        last = _find_last(incidents, tell)
         pipeline = target.pipeline
-        incident = _incident(decision, location, began_at_ms, None if pipeline is None else pipeline.name)
+        incident = _make_incident(decision, location, began_at_ms, None if pipeline is None else pipeline.name)
         if last is not None and decision.recovery is None and _is_same(last, incident):
             attempts = (*last.attempts, *incident.attempts)
             incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
@@ -72,7 +72,7 @@ def note_recover(
         tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
 
 
-def attempt_of(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
+def make_attempt(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
     """What was decided, as one turn of an incident.
 
     Args:
@@ -94,7 +94,7 @@ def attempt_of(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
     recovery = None if done is None else done.id
     kept = None
     if plan is not None:
-        kept = kept_plan(plan)
+        kept = shorten_plan(plan)
     proof = None if done is None else done.proof
     file = None
     if decision.file is not None:
@@ -117,14 +117,14 @@ def _is_worth_noting(decision: Decision) -> bool:
     return is_changed or decision.verdict.value == PERSON
 
 
-def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
+def _make_incident(decision: Decision, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
     plan = decision.plan
     steps = () if plan is None else plan.steps
     why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
     if decision.failed is not None and decision.verdict.value == PERSON:
         why = decision.because  # that it failed again and again is the cause, and the plan only what is left
     error = decision.error
-    attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
+    attempt = make_attempt(decision, at_ms=began_at_ms, seconds=max(0, read_clock_ms() - began_at_ms) / 1000)
     if plan is None:
         position: dict[str, Any] = {}
     else:
@@ -151,22 +151,22 @@ def _is_same(last: Incident, new: Incident) -> bool:
 def _close_last(
     incidents: Incidents, location: Location, target: Target, evidence: EvidenceOptions, tell: Tell
 ) -> None:
-    last = _last(incidents, tell)
+    last = _find_last(incidents, tell)
     if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
         return
     storage = open_writable(location)
-    done = carried_out(storage, location, last.recoveries, target.config)
-    found = closed(last, done, storage, target=target, options=evidence)
+    done = list_carried_out(storage, location, last.recoveries, target.config)
+    found = close_incident(last, done, storage, target=target, options=evidence)
     if found == last:
         return
     incidents.write(found)
     if found.promise is not None and found.promise_state == Kept.BROKEN:
         lines = "; ".join(found.promise["because"])
         tell(f"the promise of incident {found.id} was broken: {lines}")
-        tell(f"see {said_of(target, evidence).command('report', found.id)}")
+        tell(f"see {make_asked_at_location(target, evidence).command('report', found.id)}")
 
 
-def _last(incidents: Incidents, tell: Tell) -> Incident | None:
+def _find_last(incidents: Incidents, tell: Tell) -> Incident | None:
     try:
         return incidents.last()
     except IncidentDamagedError:  # it is told by `status` and `report`; a new one is written beside it

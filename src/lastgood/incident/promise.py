@@ -8,14 +8,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.errors import LastgoodError, StorageError, reason
-from lastgood.incident.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
+from lastgood.errors import LastgoodError, StorageError, explain_error
+from lastgood.incident.first_batch import (
+    FirstBatch,
+    Judged,
+    is_of,
+    judge_beginnings,
+    judge_number,
+    judge_passed_over,
+    judge_row_count,
+    judge_sinks,
+)
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.ledger import chosen_ledger
-from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, gather, now_ms
-from lastgood.observe.recorded import newest_records
-from lastgood.observe.remembered import remembered
+from lastgood.observe.ledger import choose_ledger
+from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, gather, read_clock_ms
+from lastgood.observe.recorded import read_newest_records
+from lastgood.observe.remembered import recall_query
 from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import Plan
 from lastgood.query.history import BatchRecord
@@ -81,20 +90,20 @@ def check_promise(
         else:
             following = []
         found = found.with_batches([number - 1, number, *following])
-        sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).seen.sinks
+        sinks = look_around(found, evidence, now_ms=read_clock_ms(), kafka=False).seen.sinks
     except (StorageError, CheckpointMissingError) as error:
         if isinstance(error, StorageError):
-            why = reason(error)
+            why = explain_error(error)
         else:
             why = error.sentence
         return Promised(Kept.UNKNOWN, (f"the checkpoint does not tell: {why}",))
     seen = _Seen(found, sinks, since_ms=0 if plan is None else plan.made_at_ms)
     batch = seen.batch(number, rows if number == first_batch else None)
-    judged = list(_judged(plan, first_batch, batch))
+    judged = list(_judge(plan, first_batch, batch))
     if following and batch.is_empty and all(each.is_kept is not False for each in judged):
         is_plain = plan is None or not plan.steps
-        judged += _of_batch(None, seen.batch(number + 1, None), is_rerun=False, is_plain=is_plain)
-    return _summed([*judged, *(Judged(why, is_kept=None) for why in seen.unread)])
+        judged += _judge_batch(None, seen.batch(number + 1, None), is_rerun=False, is_plain=is_plain)
+    return _sum_up([*judged, *(Judged(why, is_kept=None) for why in seen.unread)])
 
 
 class _Seen:
@@ -115,7 +124,7 @@ class _Seen:
         if rows is None and progress is not None:
             rows = progress.num_input_rows
         if rows is None and record.is_committed:
-            rows, by = _rows_in_ledger(self._found, number), "the ledger"
+            rows, by = _count_rows_in_ledger(self._found, number), "the ledger"
         return FirstBatch(
             record=record,
             before=known.get(number - 1),
@@ -146,35 +155,35 @@ class _Seen:
                 folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
                 names = [name for name in storage.names(folder) or () if not name.endswith("/")]
                 if names:
-                    self._records = newest_records(storage, folder, names)
+                    self._records = read_newest_records(storage, folder, names)
                 else:
                     self._records = []
             except StorageError as error:
-                self.unread.append(f"what a recorder saw is not known: {reason(error)}")
+                self.unread.append(f"what a recorder saw is not known: {explain_error(error)}")
         return self._records
 
 
-def _judged(plan: Plan | None, first_batch: int, batch: FirstBatch) -> Iterator[Judged]:
-    is_number = numbered(plan, first_batch, batch)
+def _judge(plan: Plan | None, first_batch: int, batch: FirstBatch) -> Iterator[Judged]:
+    is_number = judge_number(plan, first_batch, batch)
     yield is_number
     if is_number.is_kept is not True:
         return  # nothing was promised of another batch
     is_rerun = plan is None or plan.promise.outcome == Outcome.RERUNS.value  # without a plan it may have been
-    yield from _of_batch(plan, batch, is_rerun=is_rerun, is_plain=plan is None or not plan.steps)
+    yield from _judge_batch(plan, batch, is_rerun=is_rerun, is_plain=plan is None or not plan.steps)
 
 
-def _of_batch(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool, is_plain: bool) -> Iterator[Judged]:
-    yield from begun(plan, batch)
-    yield from shown(() if plan is None else plan.sinks, batch, is_rerun=is_rerun)
-    rows = counted(plan, batch, is_rerun=is_rerun)
+def _judge_batch(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool, is_plain: bool) -> Iterator[Judged]:
+    yield from judge_beginnings(plan, batch)
+    yield from judge_sinks(() if plan is None else plan.sinks, batch, is_rerun=is_rerun)
+    rows = judge_row_count(plan, batch, is_rerun=is_rerun)
     if rows is not None and not (is_plain and rows.is_kept is None):  # Spark's own restart promises no count
         yield rows
-    passed_over = unseen(plan, batch, is_rerun=is_rerun)
+    passed_over = judge_passed_over(plan, batch, is_rerun=is_rerun)
     if passed_over is not None:
         yield passed_over
 
 
-def _summed(judged: Sequence[Judged]) -> Promised:
+def _sum_up(judged: Sequence[Judged]) -> Promised:
     words = [each.is_kept for each in judged]
     if False in words:
         state = Kept.BROKEN
@@ -186,9 +195,9 @@ def _summed(judged: Sequence[Judged]) -> Promised:
     return Promised(state, tuple(each.line for each in worst_first))
 
 
-def _rows_in_ledger(found: OpenQuery, number: int) -> int | None:
+def _count_rows_in_ledger(found: OpenQuery, number: int) -> int | None:
     """How many rows a batch read, by the configured ledger; None if there is none, or it does not tell."""
-    place = chosen_ledger(None, found.target, os.environ)
+    place = choose_ledger(None, found.target, os.environ)
     if place is None:
         pipeline = found.target.config.pipeline_of(str(found.location))
         place = None if pipeline is None else pipeline.ledger
@@ -198,7 +207,7 @@ def _rows_in_ledger(found: OpenQuery, number: int) -> int | None:
 
     try:
         with open_ledger(place, create=False) as ledger:
-            known = remembered(ledger, found.location, found.query_id)
+            known = recall_query(ledger, found.location, found.query_id)
             if known is None:
                 facts = None
             else:

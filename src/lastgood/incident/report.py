@@ -11,7 +11,7 @@ from lastgood.incident.lost_ranges import LostRange
 from lastgood.journal.incident import Incident
 from lastgood.journal.room import RecoveryStage
 from lastgood.signing import SignatureStanding
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _WORDS = {
     RecoveryStage.BEGUN: "the checkpoint was sealed",
@@ -46,7 +46,7 @@ class TimelineTurn:
 class IncidentReport(JsonValue):
     """All that is known of an incident."""
 
-    json = form(
+    json = make_form(
         "*incident outcome by_hand=is_by_hand signature back_after_seconds=incident.back_after_seconds "
         "timeline=_timeline plan=incident.plan recoveries lost"
     )

@@ -12,7 +12,7 @@ _BYTES_MAX = 64 * 1024
 """What is longer is none of ours."""
 
 
-def attempts_file(checkpoint: Location) -> Location:
+def locate_attempts_file(checkpoint: Location) -> Location:
     """The file of a checkpoint."""
     return checkpoint.sibling(WORK_SUFFIX) / "attempts.json"
 
@@ -23,4 +23,4 @@ def read_attempts(storage: Storage, checkpoint: Location) -> bytes | None:
     Raises:
         StorageError: it cannot be read (subclasses).
     """
-    return storage.read(attempts_file(checkpoint), limit=_BYTES_MAX)
+    return storage.read(locate_attempts_file(checkpoint), limit=_BYTES_MAX)

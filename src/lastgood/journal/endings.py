@@ -13,12 +13,12 @@ from functools import partial
 from typing import TypeVar
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, classify, parse_batch
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import RecoveryStage, latest, read_note, recoveries, recoveries_folder
+from lastgood.journal.room import RecoveryStage, find_latest_stage, list_recoveries, locate_recoveries, read_note
 from lastgood.planning.plan import Plan
-from lastgood.planning.steps import digest, files_after, files_before
+from lastgood.planning.steps import compute_digest, list_files_after, list_files_before
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
 from lastgood.signing import NO_KEYS, KeyRing, Signer
@@ -48,17 +48,17 @@ class Ending:
         """Whether what the mirror saw is not of the query as it went on from here."""
         is_late_enough = self.since_ms is None or copy.seen_ms >= self.since_ms
         is_of_before = is_late_enough and copy.seen_ms <= self.at_ms
-        planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+        planned, committed = parse_batch(copy.path, OFFSETS), parse_batch(copy.path, COMMITS)
         is_beyond = (NONE if planned is None else planned) > self.planned
         is_beyond |= (NONE if committed is None else committed) > self.committed
         if is_of_before and is_beyond:
             return True
         # No two plans are alike, since each holds its time; a commit that is made anew may be the same.
         may_be = is_of_before or (is_late_enough and planned is not None)
-        return may_be and copy.path in self.gone and digest(copy.content) == self.gone[copy.path]
+        return may_be and copy.path in self.gone and compute_digest(copy.content) == self.gone[copy.path]
 
 
-def as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]:
+def select_as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]:
     """What the mirror holds that still counts, and what recoveries have written since it last looked.
 
     Args:
@@ -70,7 +70,7 @@ def as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]
         yield from (copy for copy in ending.written if not any(later.voids(copy) for later in endings[number:]))
 
 
-def endings_of(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> list[Ending]:
+def find_endings(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> list[Ending]:
     """Every recovery of a checkpoint that came to an end, oldest first.
 
     Args:
@@ -83,39 +83,39 @@ def endings_of(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) 
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: the storage does not answer (subclasses).
     """
-    ids, look = recoveries(storage, checkpoint), partial(_ending, storage, checkpoint, keys)
+    ids, look = list_recoveries(storage, checkpoint), partial(_find_ending, storage, checkpoint, keys)
     with ThreadPoolExecutor(storage.parallel) as pool:
         found = [ending for ending in pool.map(look, ids) if ending is not None]
     return sorted(found, key=lambda ending: ending.at_ms)
 
 
-def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str) -> Ending | None:
-    folder = recoveries_folder(checkpoint) / recovery
-    stage = latest(storage, folder)
+def _find_ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str) -> Ending | None:
+    folder = locate_recoveries(checkpoint) / recovery
+    stage = find_latest_stage(storage, folder)
     if stage not in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK):
         return None
     signer = Signer.at(keys, checkpoint)
-    begun_ms, at_ms = (_noted_ms(storage, folder, each, signer) for each in (RecoveryStage.BEGUN, stage))
+    begun_ms, at_ms = (_read_noted_ms(storage, folder, each, signer) for each in (RecoveryStage.BEGUN, stage))
     file = folder / "plan.json"
     raw = storage.read(file, limit=PLAN_BYTES_MAX)
     if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
         return None
     plan = parse_plan(raw, str(file), keys, (checkpoint, recovery))
     if stage is RecoveryStage.CLOSED:
-        return _closed(plan, at_ms)
-    return _taken_back(plan, begun_ms, at_ms)
+        return _make_closed(plan, at_ms)
+    return _make_taken_back(plan, begun_ms, at_ms)
 
 
-def _closed(plan: Plan, at_ms: int) -> Ending:
+def _make_closed(plan: Plan, at_ms: int) -> Ending:
     batch, outcome = plan.promise.batch or 0, plan.promise.outcome
     planned, committed = batch - 1, batch - 1
     if outcome == Outcome.RERUNS.value:
         planned = batch
     if outcome == Outcome.STARTS.value:
         planned, committed = NONE, NONE
-    before, after = _of_logs(files_before(plan.steps)), _of_logs(files_after(plan.steps))
+    before, after = _select_of_logs(list_files_before(plan.steps)), _select_of_logs(list_files_after(plan.steps))
     if METADATA in after:
-        query_id = _id_in(after[METADATA])
+        query_id = _parse_id(after[METADATA])
     else:
         query_id = plan.query_id
     return Ending(
@@ -123,15 +123,15 @@ def _closed(plan: Plan, at_ms: int) -> Ending:
         None,
         planned,
         committed,
-        {path: was for path, was in before.items() if was not in (None, digest(after[path]))},
+        {path: was for path, was in before.items() if was not in (None, compute_digest(after[path]))},
         tuple(Copy(query_id, path, at_ms, None, content) for path, content in after.items() if query_id and content),
     )
 
 
-def _taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
+def _make_taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
     planned, committed = (plan.position.get(name) for name in ("planned", "committed"))
-    before = _of_logs(files_before(plan.steps))
-    after = {path: digest(content) for path, content in _of_logs(files_after(plan.steps)).items()}
+    before = _select_of_logs(list_files_before(plan.steps))
+    after = {path: compute_digest(content) for path, content in _select_of_logs(list_files_after(plan.steps)).items()}
     planned_then = planned if isinstance(planned, int) else NONE
     committed_then = committed if isinstance(committed, int) else NONE
     return Ending(
@@ -143,18 +143,18 @@ def _taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
     )
 
 
-def _of_logs(files: Mapping[str, _T]) -> dict[str, _T]:
+def _select_of_logs(files: Mapping[str, _T]) -> dict[str, _T]:
     """Of the files of a checkpoint those that a query writes into its logs, and their checksums not."""
     return {path: each for path, each in files.items() if isinstance(classify(path), LogFile | QueryMetadataFile)}
 
 
-def _id_in(metadata: bytes | None) -> str | None:
+def _parse_id(metadata: bytes | None) -> str | None:
     parsed = None
     if metadata is not None:
         parsed = parse_query_metadata(metadata)
     return parsed.query_id if isinstance(parsed, QueryMetadata) else None
 
 
-def _noted_ms(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer) -> int | None:
+def _read_noted_ms(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer) -> int | None:
     at_ms = read_note(storage, folder, stage, signer).get("at_ms")
     return at_ms if isinstance(at_ms, int) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lastgood.errors import LastgoodError
 from lastgood.journal.attempts_file import read_attempts
-from lastgood.ladder.tally import FailedBatch, failed_batch
+from lastgood.ladder.tally import FailedBatch, find_failed_batch
 from lastgood.storage.reading import Location, Storage
 
 
@@ -24,4 +24,4 @@ def read_failed(storage: Storage, checkpoint: Location, committed: int | None) -
         return None
     if kept is None:
         return None
-    return failed_batch(kept, committed)
+    return find_failed_batch(kept, committed)

@@ -14,8 +14,8 @@ from lastgood.notes import read_json
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.signing import INCIDENT, Signer
-from lastgood.values import JsonValue, form, from_json
-from lastgood.written import as_written
+from lastgood.values import JsonValue, from_json, make_form
+from lastgood.written import redact_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
@@ -36,7 +36,7 @@ class _KeptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeptSink(JsonValue):
-    json = form(strict=True)
+    json = make_form(strict=True)
     location: str
     kind: str
     batch: int | None
@@ -64,7 +64,7 @@ class _KeptPlan:
 class _KeptCause(JsonValue):
     """What is read of a cause, as far as it says it."""
 
-    json = form("exit_code signal error class=cls because condition log")
+    json = make_form("exit_code signal error class=cls because condition log")
     exit_code: int | None = None
     signal: str | None = None
     error: str | None = None
@@ -76,7 +76,7 @@ class _KeptCause(JsonValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeptPromise(JsonValue):
-    json = form(strict=True)
+    json = make_form(strict=True)
     state: Literal["kept", "broken", "unknown"]
     because: tuple[str, ...]
 
@@ -113,7 +113,7 @@ def _require_incident(incident: Incident) -> None:
 class Attempt(JsonValue):
     """One turn of the ladder: what was done, and why."""
 
-    json = form(strict=True, check=_require_attempt)
+    json = make_form(strict=True, check=_require_attempt)
 
     at_ms: int
     did: str
@@ -125,7 +125,7 @@ class Attempt(JsonValue):
     recovery: str | None = None
     """Id of the plan that was carried out."""
     plan: Mapping[str, Any] | None = None
-    """The plan, by which it was decided; see `kept_plan`."""
+    """The plan, by which it was decided; see `shorten_plan`."""
     proof: str | None = None
     """Why the driver is dead."""
     file: str | None = None
@@ -136,11 +136,11 @@ class Attempt(JsonValue):
 class Incident(JsonValue):
     """A failure of a supervised query; or a call of `recover` that changed something, or called a person."""
 
-    json = form(
+    json = make_form(
         "format id checkpoint pipeline failed_at_ms cause position attempts first_batch rerun first_batch_at_ms "
         "promise outcome",
         strict=True,
-        finish=as_written,
+        finish=redact_written,
         check=_require_incident,
     )
     format: ClassVar = FORMAT
@@ -214,14 +214,14 @@ class Incident(JsonValue):
         return json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
-def kept_plan(plan: Plan) -> dict[str, Any]:
+def shorten_plan(plan: Plan) -> dict[str, Any]:
     """What an incident keeps of a plan: all of `Plan.to_json` that a person asks for, without the bytes of any file."""
     told = plan.to_json()
     steps = [{name: step[name] for name in _OF_STEP if name in step} for step in told["steps"]]
     return {**{name: told[name] for name in _OF_PLAN}, "steps": steps}
 
 
-def ranges_of(priced: Mapping[str, Any], what: str) -> Iterator[tuple[str, int, int, int]]:
+def list_ranges(priced: Mapping[str, Any], what: str) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, and `[from, to)` of each range of a price.
 
     Args:
@@ -235,8 +235,8 @@ def ranges_of(priced: Mapping[str, Any], what: str) -> Iterator[tuple[str, int, 
                 yield from ((topic, int(partition), first, end) for first, end in spans)
 
 
-def files_of(priced: Mapping[str, Any], what: str) -> list[str]:
-    """The files of a price, of a source of files; see `ranges_of`."""
+def list_files(priced: Mapping[str, Any], what: str) -> list[str]:
+    """The files of a price, of a source of files; see `list_ranges`."""
     told = priced.get(what)
     if not isinstance(told, list):
         return []

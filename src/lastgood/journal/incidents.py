@@ -47,7 +47,7 @@ class Incidents:
             StorageError: it cannot be written (subclasses).
         """
         self._storage.write(
-            incident_file(self._checkpoint, incident.id), incident.to_bytes(Signer.at(self._keys, self._checkpoint))
+            locate_incident(self._checkpoint, incident.id), incident.to_bytes(Signer.at(self._keys, self._checkpoint))
         )
         if incident.id not in self._written:
             self._written.add(incident.id)
@@ -56,29 +56,29 @@ class Incidents:
                 # folder of its own. But never the one that was just written, which counts as the oldest where a clock
                 # was set back, or where somebody has put a thousand files of later years here.
                 if surplus != incident.id:
-                    self._storage.remove(incident_file(self._checkpoint, surplus))
+                    self._storage.remove(locate_incident(self._checkpoint, surplus))
 
     def read(self, id: str) -> Incident:  # noqa: A002 - the name the user reads
         """One of them; see `read_incident`."""
         return read_incident(self._storage, self._checkpoint, id, self._keys)
 
     def last(self) -> Incident | None:
-        """The newest of them; see `last_incident`."""
-        return last_incident(self._storage, self._checkpoint, self._keys)
+        """The newest of them; see `find_last_incident`."""
+        return find_last_incident(self._storage, self._checkpoint, self._keys)
 
     def list(self) -> Ids:
         """Their ids, oldest first; see `list_incidents`."""
         return list_incidents(self._storage, self._checkpoint)
 
 
-def incidents_folder(checkpoint: Location) -> Location:
+def locate_incidents(checkpoint: Location) -> Location:
     """Where the incidents of a checkpoint are."""
     return checkpoint.sibling(WORK_SUFFIX) / "incidents"
 
 
-def incident_file(checkpoint: Location, incident_id: str) -> Location:
+def locate_incident(checkpoint: Location, incident_id: str) -> Location:
     """The file of one."""
-    return incidents_folder(checkpoint) / f"{incident_id}{_SUFFIX}"
+    return locate_incidents(checkpoint) / f"{incident_id}{_SUFFIX}"
 
 
 def list_incidents(storage: Storage, checkpoint: Location) -> Ids:
@@ -87,12 +87,12 @@ def list_incidents(storage: Storage, checkpoint: Location) -> Ids:
     Raises:
         StorageError: the folder cannot be listed (subclasses).
     """
-    names = storage.names(incidents_folder(checkpoint)) or ()
+    names = storage.names(locate_incidents(checkpoint)) or ()
     ids = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
     return sorted(each for each in ids if is_id(each))
 
 
-def last_incident(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> Incident | None:
+def find_last_incident(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> Incident | None:
     """The newest incident of a checkpoint, by one listing and one reading; None if there is none.
 
     Raises:
@@ -114,12 +114,12 @@ def read_incident(storage: Storage, checkpoint: Location, incident_id: str, keys
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: it cannot be read (subclasses).
     """
-    file = incident_file(checkpoint, incident_id)
+    file = locate_incident(checkpoint, incident_id)
     raw = None
     if is_id(incident_id):
         raw = storage.read(file, limit=INCIDENT_BYTES_MAX)
     if raw is None:
-        raise RecoveryUnknownError(f"there is no incident {incident_id}", subject=str(incidents_folder(checkpoint)))
+        raise RecoveryUnknownError(f"there is no incident {incident_id}", subject=str(locate_incidents(checkpoint)))
     incident = parse_incident(raw, str(file), Signer.at(keys, checkpoint))
     if incident.id != incident_id:
         raise IncidentDamagedError(

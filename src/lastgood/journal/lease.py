@@ -24,11 +24,11 @@ from typing import Final, Self
 
 import psutil
 
-from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, shows_process
+from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, make_process_command
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 LEASE_SECONDS: Final = 60.0
 BEAT_SECONDS: Final = 3.0
@@ -83,7 +83,7 @@ class LeasePace:
 class Holder(JsonValue):
     """A process that can hold a lease. `this_process` gives ours."""
 
-    json = form(closed=True)
+    json = make_form(closed=True)
 
     host: str
     machine: str | None
@@ -97,17 +97,17 @@ class Holder(JsonValue):
     def this_process(cls) -> Holder:
         """This process."""
         pid = os.getpid()
-        told = _process(pid)
+        told = _read_process(pid)
         user = psutil.Process().username()
-        return cls(socket.gethostname(), _machine(), pid, None if told is None else told.started, user)
+        return cls(socket.gethostname(), _identify_machine(), pid, None if told is None else told.started, user)
 
     def is_surely_dead(self) -> bool:
         """Whether this machine knows that it has ended; False if it lives, or if we cannot tell."""
-        if self.machine is None or self.machine != _machine():
+        if self.machine is None or self.machine != _identify_machine():
             return False
         if not psutil.pid_exists(self.pid):
             return True
-        told = _process(self.pid)
+        told = _read_process(self.pid)
         return told is not None and (told.is_zombie or self.started not in (None, told.started))
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Holder(JsonValue):
 class LeaseRecord(JsonValue):
     """What the file of a lease says."""
 
-    json = form(closed=True)
+    json = make_form(closed=True)
 
     recovery: str
     holder: Holder
@@ -238,13 +238,13 @@ class Lease:
 
     def _write(self, *, released: bool) -> None:
         with self._writing:
-            beats, now = self._record.beats + 1, _text(self._now_ms())
+            beats, now = self._record.beats + 1, _format_time(self._now_ms())
             self._record = replace(self._record, beats=beats, beat_at=now, released=released)
             self._folder.storage.write(self._folder.file(self.number), self._record.to_bytes())
 
 
 @contextlib.contextmanager
-def unless_overtaken(lease: Lease) -> Iterator[None]:
+def raise_if_overtaken(lease: Lease) -> Iterator[None]:
     """Whoever was overtaken is told that, whatever the block has stumbled over, and at the latest in its end.
 
     Raises:
@@ -296,7 +296,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     watch = _Watch(leases, clock, wait, pace)
     for _ in range(_ROUNDS_MAX):
         number = watch.free_number()
-        now = _text(now_ms())
+        now = _format_time(now_ms())
         record = LeaseRecord(recovery, holder, taken_at=now, beat_at=now)
         if not storage.create(leases.file(number), record.to_bytes()):
             leases.require_taken(number)
@@ -336,7 +336,7 @@ class _Leases:
         numbers = [name[1] for name in found if name is not None]
         beyond = min((each for each in numbers if len(each) > _DIGITS_MAX), default=None)
         if beyond is not None:
-            raise _beyond(self.folder / f"{beyond}.json")
+            raise _make_beyond_error(self.folder / f"{beyond}.json")
         return [int(each) for each in numbers]
 
     def newest(self) -> int | None:
@@ -349,7 +349,7 @@ class _Leases:
             LeaseInvalidError: it is out of all bounds.
         """
         if number >= NUMBER_MAX:
-            raise _beyond(self.file(number))
+            raise _make_beyond_error(self.file(number))
         return number + 1
 
     def require_taken(self, number: int) -> None:
@@ -363,7 +363,7 @@ class _Leases:
         file = self.file(number)
         found = self.storage.stat(file)
         kind = "a folder" if found is not None and found.is_folder else "a pipe, a socket or a device"
-        raise _invalid("what bears the name of a lease is no file", file, kind, "a file")
+        raise _make_invalid_error("what bears the name of a lease is no file", file, kind, "a file")
 
     def remove_below(self, number: int) -> None:
         for old in self.numbers():
@@ -372,8 +372,8 @@ class _Leases:
                 self.storage.remove(self.file(old))
 
 
-def _beyond(file: Location) -> LeaseInvalidError:
-    return _invalid(
+def _make_beyond_error(file: Location) -> LeaseInvalidError:
+    return _make_invalid_error(
         "a lease bears a number that no repair has counted up to",
         file,
         found=f"a number of {len(file.name.removesuffix('.json'))} digits",
@@ -381,7 +381,7 @@ def _beyond(file: Location) -> LeaseInvalidError:
     )
 
 
-def _invalid(sentence: str, file: Location, found: str, expected: str) -> LeaseInvalidError:
+def _make_invalid_error(sentence: str, file: Location, found: str, expected: str) -> LeaseInvalidError:
     return LeaseInvalidError(
         sentence,
         subject=str(file),
@@ -443,7 +443,7 @@ class _Watch:
         """The error for who cannot take a lease, because somebody else has it."""
         look = None
         if record is not None:
-            look = shows_process(record.holder.pid, record.holder.host)
+            look = make_process_command(record.holder.pid, record.holder.host)
         then = "wait until it has ended, then repeat the command"
         if record is not None and look is not None:
             then = f"{then}; on {record.holder.host}: {look}"
@@ -463,7 +463,7 @@ class _Process:
     is_zombie: bool
 
 
-def _process(pid: int) -> _Process | None:
+def _read_process(pid: int) -> _Process | None:
     """What Linux tells of a process; None elsewhere, or if it does not.
 
     psutil's time of its start is counted from the clock, and moves with it.
@@ -476,7 +476,7 @@ def _process(pid: int) -> _Process | None:
     return _Process(started=int(fields[19]), is_zombie=fields[0] in (b"Z", b"X"))
 
 
-def _machine() -> str | None:
+def _identify_machine() -> str | None:
     """Two containers may bear the same host name, and two machines too: a process id then says nothing."""
     if sys.platform != "linux":
         return None
@@ -487,5 +487,5 @@ def _machine() -> str | None:
         return None
 
 
-def _text(now_ms: int) -> str:
+def _format_time(now_ms: int) -> str:
     return datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,11 +10,11 @@ from typing import Any
 
 from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import RecoveryStage, latest, newest_first, read_note, recoveries_folder
+from lastgood.journal.room import RecoveryStage, find_latest_stage, list_newest_first, locate_recoveries, read_note
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.observation import LeftBehind
 from lastgood.settings.config import Config
-from lastgood.settings.target import word_of_death
+from lastgood.settings.target import list_words_of_death
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.sources.kafka.starting_offsets import read_offsets
@@ -24,7 +24,9 @@ MARKS = "marks"
 """Which option of a plan holds the names that sinks knew when it was made."""
 
 
-def left_behind(storage: Storage, checkpoint: Location, config: Config, keys: KeyRing = NO_KEYS) -> LeftBehind | None:
+def find_left_behind(
+    storage: Storage, checkpoint: Location, config: Config, keys: KeyRing = NO_KEYS
+) -> LeftBehind | None:
     """The recovery that left a checkpoint behind, if it was the last that came to stay; None if there is none.
 
     Args:
@@ -38,25 +40,25 @@ def left_behind(storage: Storage, checkpoint: Location, config: Config, keys: Ke
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: the storage does not answer (subclasses).
     """
-    for recovery in newest_first(storage, checkpoint):
-        folder = recoveries_folder(checkpoint) / recovery
-        if latest(storage, folder) is not RecoveryStage.CLOSED:
+    for recovery in list_newest_first(storage, checkpoint):
+        folder = locate_recoveries(checkpoint) / recovery
+        if find_latest_stage(storage, folder) is not RecoveryStage.CLOSED:
             continue  # taken back, or still to be finished: that is told elsewhere
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
             plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
             closed = read_note(storage, folder, RecoveryStage.CLOSED, Signer.at(keys, checkpoint))
-            return _left(plan, closed, word_of_death(str(checkpoint), config))
+            return _make_left_behind(plan, closed, list_words_of_death(str(checkpoint), config))
     return None
 
 
-def _left(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) -> LeftBehind | None:
+def _make_left_behind(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) -> LeftBehind | None:
     """What a plan tells of it; None for any other plan."""
     told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
     if told is None:
         return None
     try:
-        (source_id,) = plan.options["offsets"]  # `plan_fresh` refuses several
+        (source_id,) = plan.options["offsets"]  # `draft_fresh` refuses several
         marks = {sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()}
         told_ids = plan.options.get("topic_ids", {})
         topic_ids = {name: each for name, each in told_ids.items() if each is not None}

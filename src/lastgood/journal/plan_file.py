@@ -9,7 +9,7 @@ from typing import Any, Final
 from lastgood.journal.plan_forms import require_forms
 from lastgood.notes import read_json
 from lastgood.planning.plan import FORMAT, SEALS, Plan, PlanInvalidError
-from lastgood.planning.plan import checksum as checksum_of
+from lastgood.planning.plan import compute_checksum as checksum_of
 from lastgood.planning.steps import require_own
 from lastgood.signing import NO_KEYS, PLAN, SIGNATURE, KeyRing, Signer
 from lastgood.steps.kinds import parse_step
@@ -65,7 +65,7 @@ def parse_plan(raw: bytes, subject: str, keys: KeyRing = NO_KEYS, place: tuple[L
             next="make the plan again; what it may do is chosen by the options of `plan`",
         )
     try:
-        plan = _plan(told)
+        plan = _parse_plan(told)
         if plan.to_json() != told:
             raise ValueError("fields that contradict each other")  # noqa: TRY301 - told as every other reason
     except (AttributeError, KeyError, TypeError, ValueError, LocationInvalidError) as error:
@@ -76,7 +76,7 @@ def parse_plan(raw: bytes, subject: str, keys: KeyRing = NO_KEYS, place: tuple[L
     return plan
 
 
-def _plan(told: Mapping[str, Any]) -> Plan:
+def _parse_plan(told: Mapping[str, Any]) -> Plan:
     require_forms(told)
     plan: Plan = _PLANS.read(Plan, told)
     if not _RECOVERY.fullmatch(plan.recovery):

@@ -62,11 +62,11 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
-def _or_none(is_of_form: _Form) -> _Form:
+def _allow_none(is_of_form: _Form) -> _Form:
     return lambda value: value is None or is_of_form(value)
 
 
-def _each(is_of_form: _Form) -> _Form:
+def _allow_each(is_of_form: _Form) -> _Form:
     return lambda value: isinstance(value, dict) and all(map(is_of_form, value.values()))
 
 
@@ -76,35 +76,35 @@ def _is_range(value: object) -> bool:
 
 def _are_ranges(value: object) -> bool:
     """Of offsets, by topic and partition; or the names of files."""
-    return _are_texts(value) or _each(_each(lambda spans: isinstance(spans, list) and all(map(_is_range, spans))))(
-        value
-    )
+    return _are_texts(value) or _allow_each(
+        _allow_each(lambda spans: isinstance(spans, list) and all(map(_is_range, spans)))
+    )(value)
 
 
 _OPTIONS: Final[Mapping[str, _Form]] = {
     ASKED: _are_texts,
-    "tables": _each(is_long),
-    "topic_ids": _each(_or_none(_is_text)),
-    "topic_ids_before": _each(_or_none(_is_text)),
-    "left_out": _or_none(_are_texts),
-    "left_by": _or_none(_is_text),
-    "offsets": _or_none(_is_object),
-    "starts_at": _or_none(_is_object),
-    "marks": _each(_each(is_long)),
+    "tables": _allow_each(is_long),
+    "topic_ids": _allow_each(_allow_none(_is_text)),
+    "topic_ids_before": _allow_each(_allow_none(_is_text)),
+    "left_out": _allow_none(_are_texts),
+    "left_by": _allow_none(_is_text),
+    "offsets": _allow_none(_is_object),
+    "starts_at": _allow_none(_is_object),
+    "marks": _allow_each(_allow_each(is_long)),
 }
 _POSITION: Final[Mapping[str, _Form]] = {
-    **dict.fromkeys(("planned", "committed", "sink", "skipped_up_to"), _or_none(is_long)),
+    **dict.fromkeys(("planned", "committed", "sink", "skipped_up_to"), _allow_none(is_long)),
     "sink_known": _is_flag,
 }
 _PROMISE: Final[Mapping[str, _Form]] = {
     **dict.fromkeys(("spark", "outcome", "because"), _is_text),
-    "batch": _or_none(is_long),
+    "batch": _allow_none(is_long),
 }
 _SINK: Final[Mapping[str, _Form]] = {
     "index": is_long,
     **dict.fromkeys(("kind", "location"), _is_text),
-    **dict.fromkeys(("batch", "skips_up_to"), _or_none(is_long)),
-    **dict.fromkeys(("identity", "fence"), _or_none(_is_text)),
+    **dict.fromkeys(("batch", "skips_up_to"), _allow_none(is_long)),
+    **dict.fromkeys(("identity", "fence"), _allow_none(_is_text)),
     "known": _is_flag,
 }
 _SOURCE: Final[Mapping[str, _Form]] = {
@@ -112,5 +112,5 @@ _SOURCE: Final[Mapping[str, _Form]] = {
     "kind": _is_text,
     "bound": _is_flag,
     **dict.fromkeys(("reread", "lost", "duplicated"), _are_ranges),
-    **dict.fromkeys(("reread_from", "duplicated_from"), _each(_each(is_long))),
+    **dict.fromkeys(("reread_from", "duplicated_from"), _allow_each(_allow_each(is_long))),
 }

@@ -20,12 +20,12 @@ from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.notes import read_json
 from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
 from lastgood.settings.config import Config
-from lastgood.settings.target import word_of_death
+from lastgood.settings.target import list_words_of_death
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
-from lastgood.written import as_written
+from lastgood.written import redact_written
 
 LAST = "last"
 _NOTE_BYTES_MAX = 1024 * 1024
@@ -116,7 +116,7 @@ class Room:
     @property
     def folder(self) -> Location:
         """Its own folder."""
-        return recoveries_folder(self.checkpoint) / self.recovery
+        return locate_recoveries(self.checkpoint) / self.recovery
 
     def file(self, path: str) -> Location:
         """A file of the checkpoint."""
@@ -138,7 +138,7 @@ class Room:
         Raises:
             PlanInvalidError, SignatureMissingError, SignatureWrongError: with a key, as `note` of any stage.
         """
-        found = latest(self.storage, self.folder)
+        found = find_latest_stage(self.storage, self.folder)
         if self.keys and found is not None:
             for stage in RecoveryStage:  # one that anybody has put in would lead it to another end
                 self.note(stage)
@@ -146,7 +146,7 @@ class Room:
 
     def enter(self, stage: RecoveryStage, facts: Mapping[str, Any]) -> None:
         """Note down that a stage is reached; a second time changes nothing that counts."""
-        told = self.signer.signed(STAGE, (self.recovery, stage.value), as_written(facts))
+        told = self.signer.signed(STAGE, (self.recovery, stage.value), redact_written(facts))
         self.storage.write(self.folder / f"{stage.value}.json", json.dumps(told).encode())
 
     def note(self, stage: RecoveryStage) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class Room:
             raise RecoveryUnknownError(f"there is no recovery {self.recovery}", subject=str(self.checkpoint))
         plan = parse_plan(raw, str(file), self.keys, (self.checkpoint, self.recovery))
         if not _is_at(plan.checkpoint, self.checkpoint) and plan.recovery == self.recovery:
-            raise _moved(plan, self.checkpoint, file)
+            raise _make_moved_error(plan, self.checkpoint, file)
         if not _is_at(plan.checkpoint, self.checkpoint) or plan.recovery != self.recovery:
             raise PlanNotOfThisPlaceError(
                 "the plan is not of the place where it lies",
@@ -251,7 +251,7 @@ class Room:
         return plan
 
 
-def _moved(plan: Plan, here: Location, file: Location) -> PlanNotOfThisPlaceError:
+def _make_moved_error(plan: Plan, here: Location, file: Location) -> PlanNotOfThisPlaceError:
     """That a mount is the same place nobody can tell from within it; a person can, who has the old name lead there."""
     return PlanNotOfThisPlaceError(
         "the plan was made while the checkpoint had another name: it was moved, is mounted elsewhere, or is a copy",
@@ -274,35 +274,37 @@ def _is_at(text: str, location: Location) -> bool:
         return False
 
 
-def recoveries_folder(checkpoint: Location) -> Location:
+def locate_recoveries(checkpoint: Location) -> Location:
     """Where all recoveries of a checkpoint are."""
     return checkpoint.sibling(WORK_SUFFIX) / "recoveries"
 
 
-def recoveries(storage: Storage, checkpoint: Location) -> list[str]:
+def list_recoveries(storage: Storage, checkpoint: Location) -> list[str]:
     """The ids of all recoveries of a checkpoint that were begun, oldest first."""
-    names = storage.names(recoveries_folder(checkpoint)) or ()
+    names = storage.names(locate_recoveries(checkpoint)) or ()
     ids = (name.removesuffix("/") for name in names)
     return sorted(each for each in ids if is_id(each))
 
 
-def newest_first(storage: Storage, checkpoint: Location) -> list[str]:
+def list_newest_first(storage: Storage, checkpoint: Location) -> list[str]:
     """The same, newest first, whatever clocks did meanwhile."""
-    return sorted(recoveries(storage, checkpoint), key=lambda each: _age(storage, checkpoint, each), reverse=True)
+    return sorted(
+        list_recoveries(storage, checkpoint), key=lambda each: _find_age(storage, checkpoint, each), reverse=True
+    )
 
 
-def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
+def find_open_recovery(storage: Storage, checkpoint: Location) -> str | None:
     """The newest recovery that somebody has to finish or take back; None if there is none."""
-    for recovery in reversed(recoveries(storage, checkpoint)):
-        stage = latest(storage, recoveries_folder(checkpoint) / recovery)
+    for recovery in reversed(list_recoveries(storage, checkpoint)):
+        stage = find_latest_stage(storage, locate_recoveries(checkpoint) / recovery)
         if stage is not None and stage.is_open:
             return recovery
     return None
 
 
-def plan_kept(checkpoint: Location, recovery: str) -> Location:
+def locate_plan(checkpoint: Location, recovery: str) -> Location:
     """The file of a recovery's plan, by which it can be finished."""
-    return recoveries_folder(checkpoint) / f"{recovery}/plan.json"
+    return locate_recoveries(checkpoint) / f"{recovery}/plan.json"
 
 
 def require_no_open(
@@ -320,12 +322,12 @@ def require_no_open(
     Raises:
         RecoveryOpenError: another one is.
     """
-    recovery = open_recovery(storage, checkpoint)
+    recovery = find_open_recovery(storage, checkpoint)
     if recovery in (None, but):
         return
-    stage = latest(storage, recoveries_folder(checkpoint) / recovery)
-    words, about = word_of_death(str(checkpoint), config), asked.about(str(checkpoint))
-    finish = about.finishing(plan_kept(checkpoint, recovery), *words)
+    stage = find_latest_stage(storage, locate_recoveries(checkpoint) / recovery)
+    words, about = list_words_of_death(str(checkpoint), config), asked.about(str(checkpoint))
+    finish = about.finishing(locate_plan(checkpoint, recovery), *words)
     back = about.taking_back(recovery, None, *words)
     is_back = stage is not None and stage.is_back
     error = RecoveryOpenError(
@@ -349,12 +351,12 @@ def require_newest_signed(storage: Storage, checkpoint: Location, keys: KeyRing)
         StorageError: the storage does not answer (subclasses).
     """
     if keys:
-        known = recoveries(storage, checkpoint)
+        known = list_recoveries(storage, checkpoint)
     else:
         known = []
     for newest in known[-1:]:
         for stage in RecoveryStage:
-            read_note(storage, recoveries_folder(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
+            read_note(storage, locate_recoveries(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
 
 
 def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
@@ -363,21 +365,23 @@ def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
     Raises:
         RecoveryUnknownError: there is no such recovery; names those there are.
     """
-    known = recoveries(storage, checkpoint)
+    known = list_recoveries(storage, checkpoint)
     if wanted == LAST and known:
-        return open_recovery(storage, checkpoint) or max(known, key=lambda each: _age(storage, checkpoint, each))
+        return find_open_recovery(storage, checkpoint) or max(
+            known, key=lambda each: _find_age(storage, checkpoint, each)
+        )
     if wanted in known:
         return wanted
     raise RecoveryUnknownError(
         f"there is no recovery {wanted}",
-        subject=str(recoveries_folder(checkpoint)),
+        subject=str(locate_recoveries(checkpoint)),
         found=", ".join(known[-5:]) or "no recovery",
     )
 
 
-def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
+def _find_age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
     """What grows from one recovery to the next; its id does not, where a clock went back."""
-    number = read_note(storage, recoveries_folder(checkpoint) / recovery, RecoveryStage.BEGUN).get("lease")
+    number = read_note(storage, locate_recoveries(checkpoint) / recovery, RecoveryStage.BEGUN).get("lease")
     return number if isinstance(number, int) else 0, recovery
 
 
@@ -409,7 +413,7 @@ def read_note(storage: Storage, folder: Location, stage: RecoveryStage, signer: 
     return told
 
 
-def latest(storage: Storage, folder: Location) -> RecoveryStage | None:
+def find_latest_stage(storage: Storage, folder: Location) -> RecoveryStage | None:
     """How far the recovery in a folder has come; None: nothing was done."""
     names = set(storage.names(folder) or ())
     reached = [stage for stage in RecoveryStage if f"{stage.value}.json" in names]

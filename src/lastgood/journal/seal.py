@@ -17,7 +17,7 @@ _UP = (RecoveryStage.BEGUN, RecoveryStage.APPLYING, RecoveryStage.UNDOING, Recov
 """Stages of a recovery that needs its seal."""
 
 
-def seal_of(planned: int | None, committed: int | None, planned_then: int | None) -> tuple[str, ...]:
+def list_seal_files(planned: int | None, committed: int | None, planned_then: int | None) -> tuple[str, ...]:
     """The files that seal a checkpoint, in the order in which they are created.
 
     Args:
@@ -42,7 +42,7 @@ def put_up(room: Room, seal: Iterable[str], check: Callable[[], None] = lambda: 
 
     Args:
         room: Where.
-        seal: From `seal_of`.
+        seal: From `list_seal_files`.
         check: Raises LeaseLostError if somebody else has taken over.
 
     Returns:
@@ -52,7 +52,7 @@ def put_up(room: Room, seal: Iterable[str], check: Callable[[], None] = lambda: 
         check()
         if room.storage.create(room.file(path), b""):
             _require_wanted(room, path, check)
-        elif not stands(room, path):
+        elif not is_in_place(room, path):
             return path
     return None
 
@@ -76,11 +76,11 @@ def take_down(room: Room, seal: Sequence[str], check: Callable[[], None] = lambd
 
     Args:
         room: Where.
-        seal: From `seal_of`.
+        seal: From `list_seal_files`.
         check: Raises LeaseLostError if somebody else has taken over; called before each part goes.
     """
-    for path in sorted(seal, key=_removal_rank):
-        if stands(room, path):
+    for path in sorted(seal, key=_rank_removal):
+        if is_in_place(room, path):
             check()
             # Safe: it was just seen to be empty, and no entry of a query is, since Spark writes a version first: it is
             # ours. A driver puts its own entry over it only if it had looked here before the seal stood, and whoever
@@ -89,11 +89,11 @@ def take_down(room: Room, seal: Sequence[str], check: Callable[[], None] = lambd
             room.storage.remove(room.file(path))
 
 
-def stands(room: Room, path: str) -> bool:
+def is_in_place(room: Room, path: str) -> bool:
     """Whether a part of a seal is there: a file, and empty."""
     return room.storage.read(room.file(path), limit=_BYTES_MAX) == b""
 
 
-def _removal_rank(path: str) -> tuple[bool, int]:
+def _rank_removal(path: str) -> tuple[bool, int]:
     folder, _, number = path.partition("/")
     return folder == OFFSETS, int(number)

@@ -56,7 +56,7 @@ class ToSign:
         }
 
 
-def counted(files: Iterable[SignedFile]) -> str:
+def count_by_purpose(files: Iterable[SignedFile]) -> str:
     """How many of each kind, in one line."""
     kinds: dict[str, int] = {}
     for each in files:

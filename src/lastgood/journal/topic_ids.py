@@ -36,9 +36,9 @@ def read_topic_ids(storage: Storage, checkpoint: Location, query_id: str | None)
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    raw = storage.read(_file(checkpoint), limit=_BYTES_MAX)
+    raw = storage.read(_locate_file(checkpoint), limit=_BYTES_MAX)
     if raw:
-        noted = _parsed(raw)
+        noted = _parse(raw)
     else:
         noted = _Noted()
     if None not in (noted.query, query_id) and noted.query != query_id:
@@ -55,15 +55,15 @@ def write_topic_ids(
         StorageError: it cannot be written (subclasses).
     """
     content = json.dumps(_Noted(query_id, dict(sorted(ids.items()))).to_json()).encode() + b"\n"
-    if content != storage.read(_file(checkpoint), limit=_BYTES_MAX):
-        storage.write(_file(checkpoint), content)
+    if content != storage.read(_locate_file(checkpoint), limit=_BYTES_MAX):
+        storage.write(_locate_file(checkpoint), content)
 
 
-def _file(checkpoint: Location) -> Location:
+def _locate_file(checkpoint: Location) -> Location:
     return checkpoint.sibling(WORK_SUFFIX) / "topics.json"
 
 
-def _parsed(raw: bytes) -> _Noted:
+def _parse(raw: bytes) -> _Noted:
     try:
         return _Noted.from_json(read_json(raw))
     except ValueError:  # as if nobody had noted anything down: then the times of records tell

@@ -16,13 +16,13 @@ CACHE_VARIABLE = "LASTGOOD_CACHE"
 """Environment variable that names the cache folder."""
 
 
-def cache_folder(cache: Path | None, env: Mapping[str, str]) -> Path:
+def locate_cache(cache: Path | None, env: Mapping[str, str]) -> Path:
     """The folder for what is fetched: `cache`, else `LASTGOOD_CACHE` in `env`, else the user's cache folder."""
     return (cache or Path(env.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("lastgood"))).absolute()
 
 
 @contextlib.contextmanager
-def cache_errors(folder: Path) -> Iterator[None]:
+def explain_cache_errors(folder: Path) -> Iterator[None]:
     """Turn what the system refuses within the cache into an error that says so.
 
     Raises:
@@ -43,7 +43,7 @@ def cache_errors(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def exclusive(lock: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
+def hold_exclusively(lock: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold `lock` alone among all threads and processes; the system lets it go when the holder dies.
 
     Args:

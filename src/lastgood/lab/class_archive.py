@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lastgood.lab.cache import cache_errors, exclusive
-from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, SparkEnvironment, class_archive, submit
+from lastgood.lab.cache import explain_cache_errors, hold_exclusively
+from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, SparkEnvironment, find_class_archive, submit
 from lastgood.process.java import Java
 
 _KEPT = 3
@@ -50,16 +50,18 @@ def make_class_archive(
         StorageError: the cache cannot be read or written.
     """
     tell = progress or (lambda _: None)
-    archive = class_archive(environment, java, cache=cache)
-    with cache_errors(archive.parent):
+    archive = find_class_archive(environment, java, cache=cache)
+    with explain_cache_errors(archive.parent):
         if not archive.exists():
-            with exclusive(
+            with hold_exclusively(
                 archive.parent / "lock", on_wait=lambda: tell("waiting for another process's class archive")
             ):
                 if not archive.exists():
                     tell("archiving Spark's classes, once, so that each start takes less time")
                     if not _make(archive, job, environment, java, jars):
-                        tell(f"no class archive was made, so Spark starts as slowly as ever: see {_log(archive)}")
+                        tell(
+                            f"no class archive was made, so Spark starts as slowly as ever: see {_locate_log(archive)}"
+                        )
                         return None
         with contextlib.suppress(FileNotFoundError):  # another Spark's has just taken its place
             os.utime(archive)
@@ -74,7 +76,7 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
         folder, draft = Path(name), Path(name) / archive.name
         conf = {JAVA_OPTIONS: f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={shlex.quote(str(draft))}"}
         start = functools.partial(submit, job, [name], environment=environment, java=java, jars=jars, conf=conf)
-        with _log(archive).open("wb") as log, start(cwd=folder, output=log) as child:
+        with _locate_log(archive).open("wb") as log, start(cwd=folder, output=log) as child:
             ending = child.wait(_JOB_SECONDS)
         if ending is None or not ending.is_success or not draft.exists():
             return False
@@ -84,9 +86,9 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
     for old in by_use[:-_KEPT]:
         # Safe: of our own cache, and made anew when it is needed; a JVM that has it open keeps it.
         old.unlink()
-        _log(old).unlink(missing_ok=True)
+        _locate_log(old).unlink(missing_ok=True)
     return True
 
 
-def _log(archive: Path) -> Path:
+def _locate_log(archive: Path) -> Path:
     return archive.with_suffix(".log")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def flights_folder() -> Path:
+def locate_flights() -> Path:
     """The folder of `examples/flights`, whose scripts are ordinary applications that know nothing of lastgood."""
     here = Path(__file__).parent
     packaged = here / "flights"

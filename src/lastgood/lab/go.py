@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
-from lastgood.lab.cache import cache_errors, cache_folder, exclusive
-from lastgood.lab.server import last_cause
+from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
+from lastgood.lab.server import find_last_cause
 from lastgood.process.child import Child
 
 _PLACES = ("/usr/local/go/bin/go",)
@@ -46,12 +46,14 @@ class GoProgram:
             LastgoodError: the class `not_built`: it cannot be built.
             StorageError: the cache cannot be read or written.
         """
-        program = cache_folder(cache, env) / "go" / f"{self.name}-{self.version}"
+        program = locate_cache(cache, env) / "go" / f"{self.name}-{self.version}"
         tell = progress or (lambda _: None)
         go = shutil.which("go", path=env.get("PATH", "")) or next(filter(os.path.exists, _PLACES), None)
-        with cache_errors(program.parent):
+        with explain_cache_errors(program.parent):
             if not program.exists() and go is not None:
-                with exclusive(program.parent / "lock", on_wait=lambda: tell("waiting for another build with Go")):
+                with hold_exclusively(
+                    program.parent / "lock", on_wait=lambda: tell("waiting for another build with Go")
+                ):
                     if not program.exists():
                         tell(f"building the {self.noun}, once")
                         self._build(go, program, env)
@@ -67,7 +69,7 @@ class GoProgram:
                 ending = child.wait(_BUILD_SECONDS)
             built = Path(workspace) / self.module.rpartition("/")[2]
             if ending is None or not ending.is_success or not built.is_file():
-                said = last_cause(log.read_text(errors="replace")) or "not a word"
+                said = find_last_cause(log.read_text(errors="replace")) or "not a word"
                 raise self.not_built(
                     f"the {self.noun} of the lab cannot be built",
                     subject=str(log),

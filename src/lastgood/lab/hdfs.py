@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.lab.ports import LOOPBACK
-from lastgood.lab.server import JavaServer, listens
+from lastgood.lab.server import JavaServer, is_listening
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
@@ -151,8 +151,8 @@ class HdfsCluster(JavaServer):
             "dfs.namenode.http-address": f"{LOOPBACK}:{http}",
             "dfs.replication": _SETTINGS["dfs.replication"],
         }
-        (self._conf / "hdfs-site.xml").write_text(_xml(told))
-        (self._conf / "core-site.xml").write_text(_xml({"fs.defaultFS": f"hdfs://{LOOPBACK}:{rpc}"}))
+        (self._conf / "hdfs-site.xml").write_text(_format_xml(told))
+        (self._conf / "core-site.xml").write_text(_format_xml({"fs.defaultFS": f"hdfs://{LOOPBACK}:{rpc}"}))
         settings = {
             "hdfs.minidfs.basedir": str(data),
             "hadoop.tmp.dir": str(self.folder / "tmp"),
@@ -171,13 +171,13 @@ class HdfsCluster(JavaServer):
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
         """Whether it can be read and written: the data node is there, and has reported every block of every file."""
         _, http = ports
-        if not listens(child, http):
+        if not is_listening(child, http):
             return False
-        state = _facts(http, "FSNamesystemState")
+        state = _ask_facts(http, "FSNamesystemState")
         return state.get("FSState") == "Operational" and state.get("NumLiveDataNodes") == 1
 
 
-def _xml(settings: Mapping[str, str]) -> str:
+def _format_xml(settings: Mapping[str, str]) -> str:
     """Settings as a file of Hadoop."""
     root = ET.Element("configuration")
     for name, value in settings.items():
@@ -187,7 +187,7 @@ def _xml(settings: Mapping[str, str]) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _facts(http_port: int, bean: str) -> dict[str, Any]:
+def _ask_facts(http_port: int, bean: str) -> dict[str, Any]:
     """What the name node tells of itself; nothing while it comes up."""
     address = f"http://{LOOPBACK}:{http_port}/jmx?qry=Hadoop:service=NameNode,name={bean}"
     try:

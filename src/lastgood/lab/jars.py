@@ -18,8 +18,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
-from lastgood.lab.cache import cache_errors, cache_folder, exclusive
-from lastgood.lab.spark import default_spark
+from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
+from lastgood.lab.spark import find_default_spark
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
@@ -82,7 +82,7 @@ def parse_jars(ivy_xml: str, sha256_list: str) -> tuple[Jar, ...]:
     """
     digests = {path: digest for digest, path in map(str.split, sha256_list.splitlines())}
     jars = []
-    for dependency in _parsed(ivy_xml).iter("dependency"):
+    for dependency in _parse(ivy_xml).iter("dependency"):
         organisation, name, revision, conf = (dependency.attrib[key] for key in ("org", "name", "rev", "conf"))
         jar_set = conf.partition("->")[0]
         jars.append(
@@ -91,10 +91,10 @@ def parse_jars(ivy_xml: str, sha256_list: str) -> tuple[Jar, ...]:
     return tuple(jars)
 
 
-def failed_modules(report_xml: str) -> list[str]:
+def parse_failed_modules(report_xml: str) -> list[str]:
     """The ids of the modules that one of Ivy's resolve reports does not have, in its order."""
     failed = []
-    for module in _parsed(report_xml).iter("module"):
+    for module in _parse(report_xml).iter("module"):
         for revision in module.iter("revision"):
             artifacts = revision.iter("artifact")
             if revision.get("error") or any(artifact.get("status") == "failed" for artifact in artifacts):
@@ -141,12 +141,12 @@ def fetch_jars(
     unknown = [name for name in sets if name not in JAR_SETS]
     if unknown:
         raise UsageError("there is no such set of JVM parts", found=unknown[0], expected=", ".join(JAR_SETS))
-    wanted = [jar for jar in listed_jars() if jar.jar_set in sets]
+    wanted = [jar for jar in list_jars() if jar.jar_set in sets]
     tell = progress or (lambda _: None)
-    store = _Store(cache_folder(cache, os.environ) / "jvm")
-    with cache_errors(store.folder):
+    store = _Store(locate_cache(cache, os.environ) / "jvm")
+    with explain_cache_errors(store.folder):
         if store.unverified(wanted):
-            with exclusive(store.folder / "lock", on_wait=lambda: tell("waiting for another download")):
+            with hold_exclusively(store.folder / "lock", on_wait=lambda: tell("waiting for another download")):
                 missing = store.verify(wanted)
                 if missing:
                     address = repository or os.environ.get(REPOSITORY_VARIABLE)
@@ -157,20 +157,20 @@ def fetch_jars(
     return paths
 
 
-def listed_jars() -> tuple[Jar, ...]:
+def list_jars() -> tuple[Jar, ...]:
     """Every artifact that lastgood knows."""
-    return parse_jars(_data("ivy.xml"), _data("jars.sha256"))
+    return parse_jars(_read_data("ivy.xml"), _read_data("jars.sha256"))
 
 
-def _data(name: str) -> str:
+def _read_data(name: str) -> str:
     return (importlib.resources.files("lastgood.lab") / "ivy" / name).read_text()
 
 
-def _parsed(xml: str) -> ET.Element:
+def _parse(xml: str) -> ET.Element:
     return ET.fromstring(xml)  # noqa: S314 - our own list, or a report that Ivy wrote a moment ago
 
 
-def _sha256(path: Path) -> str:
+def _compute_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -251,7 +251,7 @@ class _Store:
 
 def _check(jar: Jar, folder: Path) -> None:
     path = folder / jar.path
-    found = _sha256(path)
+    found = _compute_sha256(path)
     if found == jar.sha256:
         return
     # Safe: a download of ours, and not what it should be; it is downloaded anew.
@@ -287,17 +287,17 @@ class _Ivy:
         absent = [jar for jar in jars if not (fetched / jar.path).is_file()]
         if absent:
             reports = (workspace / "cache").glob(_REPORTS)
-            failed = sorted({module for report in reports for module in failed_modules(report.read_text())})
-            raise _unavailable(failed or [jar.module_id for jar in absent], log)
+            failed = sorted({module for report in reports for module in parse_failed_modules(report.read_text())})
+            raise _make_unavailable_error(failed or [jar.module_id for jar in absent], log)
         return fetched
 
     def _command(self, jars: list[Jar], workspace: Path) -> list[str]:
-        (workspace / "ivy.xml").write_text(_only(jars, _data("ivy.xml")))
-        (workspace / "ivysettings.xml").write_text(_settings(_data("ivysettings.xml"), self.repository))
+        (workspace / "ivy.xml").write_text(_select_jars(jars, _read_data("ivy.xml")))
+        (workspace / "ivysettings.xml").write_text(_make_settings(_read_data("ivysettings.xml"), self.repository))
         return [
             *(str(self.java.program), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             f"-Divy.default.ivy.user.dir={workspace / 'ivy'}",
-            *("-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn"),
+            *("-cp", str(_fetch_ivy_jar()), "org.apache.ivy.Main", "-warn"),
             *("-settings", str(workspace / "ivysettings.xml")),
             *("-ivy", str(workspace / "ivy.xml")),
             *("-cache", str(workspace / "cache")),
@@ -307,16 +307,16 @@ class _Ivy:
         ]
 
 
-def _ivy_jar() -> Path:
-    jar = next((default_spark().home / "jars").glob("ivy-*.jar"), None)
+def _fetch_ivy_jar() -> Path:
+    jar = next((find_default_spark().home / "jars").glob("ivy-*.jar"), None)
     if jar is None:  # the slim pyspark-client has no JVM in it
         raise ExtraMissingError(extra="demo", module="pyspark with its jars", needed_for="downloading JVM parts")
     return jar
 
 
-def _only(jars: list[Jar], ivy_xml: str) -> str:
+def _select_jars(jars: list[Jar], ivy_xml: str) -> str:
     """The Ivy list with nothing in it but `jars`."""
-    root = _parsed(ivy_xml)
+    root = _parse(ivy_xml)
     wanted = {(jar.jar_set, jar.name) for jar in jars}
     for parent in root.iter("dependencies"):
         for dependency in list(parent):
@@ -325,16 +325,16 @@ def _only(jars: list[Jar], ivy_xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _settings(ivysettings_xml: str, repository: str | None) -> str:
+def _make_settings(ivysettings_xml: str, repository: str | None) -> str:
     """Ivy's settings, for another repository than Maven Central if there is one."""
-    root = _parsed(ivysettings_xml)
+    root = _parse(ivysettings_xml)
     if repository is not None:
         for resolver in root.iter("ibiblio"):
             resolver.set("root", repository)
     return ET.tostring(root, encoding="unicode")
 
 
-def _unavailable(modules: list[str], log: Path) -> JarsUnavailableError:
+def _make_unavailable_error(modules: list[str], log: Path) -> JarsUnavailableError:
     said = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     reason = next((line for line in said if line and not line.startswith(("::", "...", "Picked up"))), "no reason")
     named = ", ".join(modules[:_NAMED]) + (f" and {len(modules) - _NAMED} more" if len(modules) > _NAMED else "")

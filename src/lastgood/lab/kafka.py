@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry
 from lastgood.lab import kraft
-from lastgood.lab.ports import LOOPBACK, accepts
+from lastgood.lab.ports import LOOPBACK, is_accepting
 from lastgood.lab.server import JavaServer
 from lastgood.process.child import Child
 from lastgood.process.java import Java
@@ -115,7 +115,7 @@ class KafkaBroker(JavaServer):
             ExtraMissingError: there is no confluent-kafka, or no PySpark.
             StorageError: its folder cannot be written.
         """
-        _confluent("admin")
+        _import_confluent("admin")
         super().start()
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
@@ -124,7 +124,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: it exists, or a setting is not known.
         """
-        new_topic = _confluent("admin").NewTopic
+        new_topic = _import_confluent("admin").NewTopic
         topic = new_topic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self._ask(name, "create_topics", [topic])
         self._await(name, "created", lambda: self._writable_partitions(name) == partitions)
@@ -164,7 +164,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: there is no such topic, or it has as many already.
         """
-        self._ask(name, "create_partitions", [_confluent("admin").NewPartitions(name, total)])
+        self._ask(name, "create_partitions", [_import_confluent("admin").NewPartitions(name, total)])
         self._await(name, "extended", lambda: self._writable_partitions(name) == total)
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
@@ -173,7 +173,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: there is no such partition, or the offset is above its end.
         """
-        topic_partition = _confluent().TopicPartition
+        topic_partition = _import_confluent().TopicPartition
         bounds = [topic_partition(name, partition, offset) for partition, offset in before.items()]
         self._ask(name, "delete_records", bounds)
 
@@ -183,7 +183,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: there is no such topic or no such setting.
         """
-        admin = _confluent("admin")
+        admin = _import_confluent("admin")
         verbs = admin.AlterConfigOpType
         entries = []
         for key, value in config.items():
@@ -199,7 +199,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: the broker does not answer.
         """
-        return self._offsets(name, _confluent("admin").OffsetSpec.earliest())
+        return self._offsets(name, _import_confluent("admin").OffsetSpec.earliest())
 
     def latest_offsets(self, name: str) -> dict[int, int]:
         """Per partition, the offset that the next record will have; empty if there is no such topic.
@@ -207,7 +207,7 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: the broker does not answer.
         """
-        return self._offsets(name, _confluent("admin").OffsetSpec.latest())
+        return self._offsets(name, _import_confluent("admin").OffsetSpec.latest())
 
     def topic_id(self, name: str) -> str:
         """What tells a topic from an earlier one of the same name.
@@ -215,11 +215,11 @@ class KafkaBroker(JavaServer):
         Raises:
             BrokerRequestError: there is no such topic.
         """
-        described = self._ask(name, "describe_topics", _confluent().TopicCollection([name]))
+        described = self._ask(name, "describe_topics", _import_confluent().TopicCollection([name]))
         return str(described[name].topic_id)
 
     def _offsets(self, name: str, spec: object) -> dict[int, int]:
-        topic_partition = _confluent().TopicPartition
+        topic_partition = _import_confluent().TopicPartition
         wanted = {topic_partition(name, partition): spec for partition in self._partitions(name)}
         if wanted:
             found = self._ask(name, "list_offsets", wanted)
@@ -229,7 +229,7 @@ class KafkaBroker(JavaServer):
 
     def _own_config(self, name: str, keys: Iterable[str]) -> dict[str, str | None]:
         """What these settings are for this topic alone; None where it has none of its own."""
-        admin = _confluent("admin")
+        admin = _import_confluent("admin")
         topic = admin.ConfigResource(admin.ResourceType.TOPIC, name)
         entries = self._ask(name, "describe_configs", [topic])[topic]
         own = admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -257,8 +257,8 @@ class KafkaBroker(JavaServer):
         admin = self._admin(name)
         try:
             topic = admin.list_topics(timeout=_REQUEST_SECONDS).topics.get(name)
-        except _confluent().KafkaException as error:
-            raise _refused(name, error) from error
+        except _import_confluent().KafkaException as error:
+            raise _make_refused_error(name, error) from error
         if topic is None:
             return {}
         return {key: value.leader >= 0 for key, value in topic.partitions.items()}
@@ -269,8 +269,8 @@ class KafkaBroker(JavaServer):
         try:
             futures = getattr(admin, verb)(argument, request_timeout=_REQUEST_SECONDS)
             return {key: future.result() for key, future in futures.items()}
-        except _confluent().KafkaException as error:
-            raise _refused(name, error) from error
+        except _import_confluent().KafkaException as error:
+            raise _make_refused_error(name, error) from error
 
     def _await(self, name: str, what: str, is_so: Callable[[], bool]) -> None:
         """Wait until the broker shows what its controller has agreed to."""
@@ -293,7 +293,7 @@ class KafkaBroker(JavaServer):
                 code="NOT_RUNNING",
                 found=f"no process, last log in {self.log}",
             )
-        return _admin_client(self._ports.admin)
+        return _make_admin_client(self._ports.admin)
 
     def _lasting_of(self, ports: tuple[int, ...]) -> tuple[int | None, ...]:
         return (ports[0], None, None)  # the others are our own, so they may change
@@ -302,7 +302,7 @@ class KafkaBroker(JavaServer):
         self._ports = kraft.Ports(*ports)
         settings = self._write_settings(self._ports)
         if not (self.folder / "data" / "meta.properties").exists():
-            command = ("format", f"--cluster-id={kraft.cluster_id(os.urandom(16))}", "--config", str(settings))
+            command = ("format", f"--cluster-id={kraft.make_cluster_id(os.urandom(16))}", "--config", str(settings))
             with Child(self._java_command("kafka.tools.StorageTool", *command), output=output) as child:
                 ending = child.wait(self._start_seconds)
             if ending is None or not ending.is_success:
@@ -315,12 +315,12 @@ class KafkaBroker(JavaServer):
 
     def _answers(self, port: int) -> bool:
         """True if this very broker serves clients on this port and has taken over all its partitions."""
-        if not accepts(port):
+        if not is_accepting(port):
             return False
-        client = _admin_client(port)
+        client = _make_admin_client(port)
         try:
             cluster = client.list_topics(timeout=_LOOK_SECONDS)
-        except _confluent().KafkaException:
+        except _import_confluent().KafkaException:
             return False  # it accepts connections before it can answer
         partitions = [p for topic in cluster.topics.values() for p in topic.partitions.values()]
         return (
@@ -335,17 +335,17 @@ class KafkaBroker(JavaServer):
 
     def _write_settings(self, ports: kraft.Ports) -> Path:
         file = self.folder / "server.properties"
-        settings = kraft.server_settings(
+        settings = kraft.make_server_settings(
             ports,
             advertised_port=self._advertised_port,
             data=self.folder / "data",
             config=self._config,
         )
-        file.write_text(kraft.properties(settings))
+        file.write_text(kraft.format_properties(settings))
         return file
 
 
-def _confluent(module: str | None = None) -> ModuleType:
+def _import_confluent(module: str | None = None) -> ModuleType:
     """The client library, or a module of it."""
     try:
         return importlib.import_module(f"confluent_kafka.{module}" if module else "confluent_kafka")
@@ -357,9 +357,9 @@ def _confluent(module: str | None = None) -> ModuleType:
         ) from error
 
 
-def _admin_client(port: int) -> AdminClient:
+def _make_admin_client(port: int) -> AdminClient:
     """A new client, one for each call: none is left to complain when the broker is killed."""
-    client: AdminClient = _confluent("admin").AdminClient(
+    client: AdminClient = _import_confluent("admin").AdminClient(
         {
             "bootstrap.servers": f"{LOOPBACK}:{port}",
             "log_level": 0,  # else it writes to our standard error that it cannot connect yet
@@ -369,6 +369,6 @@ def _admin_client(port: int) -> AdminClient:
     return client
 
 
-def _refused(name: str, error: Exception) -> BrokerRequestError:
+def _make_refused_error(name: str, error: Exception) -> BrokerRequestError:
     cause = error.args[0]
     return BrokerRequestError("the broker refuses", subject=name, code=cause.name(), found=cause.str())

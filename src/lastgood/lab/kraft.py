@@ -54,7 +54,7 @@ class Ports:
     controller: int
 
 
-def server_settings(
+def make_server_settings(
     ports: Ports,
     *,
     advertised_port: int | None,
@@ -74,23 +74,23 @@ def server_settings(
     }
 
 
-def properties(settings: Mapping[str, str]) -> str:
+def format_properties(settings: Mapping[str, str]) -> str:
     """Settings as a Java properties file, in ASCII whatever they hold."""
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items())
+    return "".join(f"{key}={_escape(value)}\n" for key, value in settings.items())
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     codes = (int.from_bytes(units[start : start + 2]) for start in range(0, len(units), 2))
-    return "".join(map(_escaped_unit, codes))
+    return "".join(map(_escape_unit, codes))
 
 
-def _escaped_unit(code: int) -> str:
+def _escape_unit(code: int) -> str:
     if code < 128:
         return chr(code)
     return f"\\u{code:04x}"
 
 
-def cluster_id(random: bytes) -> str:
+def make_cluster_id(random: bytes) -> str:
     """A cluster id of 16 random bytes, as Kafka writes them."""
     return base64.urlsafe_b64encode(random).rstrip(b"=").decode()

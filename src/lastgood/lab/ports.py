@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 _RANGE = range(20_000, 32_768)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A TCP port that was free on loopback a moment ago; whoever binds it must still expect a clash."""
     while True:
         port = secrets.choice(_RANGE)
@@ -22,11 +22,11 @@ def free_port() -> int:
             return port
 
 
-def free_ports(count: int, *, beside: Collection[int] = ()) -> tuple[int, ...]:
-    """So many different ports, each as `free_port` gives it, and none of those that are spoken for already."""
+def find_free_ports(count: int, *, beside: Collection[int] = ()) -> tuple[int, ...]:
+    """So many different ports, each as `find_free_port` gives it, and none of those that are spoken for already."""
     ports: list[int] = []
     while len(ports) < count:
-        port = free_port()
+        port = find_free_port()
         if port not in ports and port not in beside:
             ports.append(port)
     return tuple(ports)
@@ -44,7 +44,7 @@ def is_free(port: int) -> bool:
         return True
 
 
-def accepts(port: int) -> bool:
+def is_accepting(port: int) -> bool:
     """True if something on loopback accepts connections on this port."""
     try:
         socket.create_connection((LOOPBACK, port), timeout=1).close()

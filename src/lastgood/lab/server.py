@@ -14,8 +14,8 @@ from typing import IO, ClassVar, Self
 import psutil
 
 from lastgood.errors import LastgoodError, StorageError
-from lastgood.lab.ports import free_ports, is_free
-from lastgood.lab.spark import default_spark
+from lastgood.lab.ports import find_free_ports, is_free
+from lastgood.lab.spark import find_default_spark
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
@@ -169,7 +169,7 @@ class Server(abc.ABC):
 
     def _draw(self) -> tuple[int, ...]:
         kept = {port for port in self._lasting if port is not None}
-        drawn = iter(free_ports(self._lasting.count(None), beside=kept | self._beside))
+        drawn = iter(find_free_ports(self._lasting.count(None), beside=kept | self._beside))
         ports = []
         for port in self._lasting:
             if port is None:
@@ -216,7 +216,7 @@ class Server(abc.ABC):
     def _failure(self, found: str) -> LastgoodError:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
-            cause = last_cause(log.read().decode(errors="replace"))
+            cause = find_last_cause(log.read().decode(errors="replace"))
         return self.not_started(
             f"the {self.noun} of the lab does not come up",
             subject=str(self.log),
@@ -253,8 +253,8 @@ class JavaServer(Server):
 
     def _java_command(self, *command: str) -> list[str]:
         """The command that runs a class with its arguments; warnings and errors go to standard output."""
-        spark_jars = default_spark().home / "jars"
-        shared, missing = shared_jars((jar.name for jar in spark_jars.glob("*.jar")), self.shared)
+        spark_jars = find_default_spark().home / "jars"
+        shared, missing = find_shared_jars((jar.name for jar in spark_jars.glob("*.jar")), self.shared)
         if missing:
             raise self.not_started(
                 f"the {self.noun} runs on jars of PySpark 4, and not all are there",
@@ -271,7 +271,7 @@ class JavaServer(Server):
         ]
 
 
-def shared_jars(names: Iterable[str], starts: Iterable[str]) -> tuple[list[str], list[str]]:
+def find_shared_jars(names: Iterable[str], starts: Iterable[str]) -> tuple[list[str], list[str]]:
     """Out of the names of PySpark's jars, those that start so; and the starts that none of them has."""
     available = sorted(names)
     found = {start: [name for name in available if name.startswith(start)] for start in starts}
@@ -281,7 +281,7 @@ def shared_jars(names: Iterable[str], starts: Iterable[str]) -> tuple[list[str],
     )
 
 
-def listens(child: Child, port: int) -> bool:
+def is_listening(child: Child, port: int) -> bool:
     """Whether a process of `child` is the one that listens on this port."""
     for process in child.processes():
         with contextlib.suppress(psutil.Error):
@@ -291,7 +291,7 @@ def listens(child: Child, port: int) -> bool:
     return False
 
 
-def last_cause(log: str) -> str | None:
+def find_last_cause(log: str) -> str | None:
     """The line of a log that says most about an end, for a person to read; None for an empty log."""
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("\tat ")]
     causes = [line for line in lines if line.startswith("Caused by: ")]

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import IO
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
-from lastgood.lab.cache import cache_errors, cache_folder, exclusive
+from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
 from lastgood.lab.ports import LOOPBACK
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
 SPARK_VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
-"""The releases that `spark_environment` can make."""
+"""The releases that `provide_spark` can make."""
 
 _JAR_SETS = {"4.2.0": "spark"}
 
@@ -81,19 +81,19 @@ class SparkEnvironment:
         return _JAR_SETS.get(self.version)
 
 
-def default_spark() -> SparkEnvironment:
+def find_default_spark() -> SparkEnvironment:
     """The pyspark of the Python that runs now.
 
     Raises:
         ExtraMissingError: it has none.
     """
-    installed = _installed_spark()
+    installed = _find_installed_spark()
     if installed is None:
         raise ExtraMissingError(extra="demo", module="pyspark", needed_for="a Spark on this machine")
     return installed
 
 
-def spark_environment(
+def provide_spark(
     version: str,
     *,
     cache: Path | None = None,
@@ -116,36 +116,36 @@ def spark_environment(
     """
     if version not in SPARK_VERSIONS:
         raise UsageError("there is no Spark of this version", found=version, expected=", ".join(SPARK_VERSIONS))
-    installed = _installed_spark()
+    installed = _find_installed_spark()
     if installed is not None and installed.version == version:
         return installed
     tell = progress or (lambda _: None)
-    folder = cache_folder(cache, os.environ)
+    folder = locate_cache(cache, os.environ)
     name = folder / f"spark-{version}"
     waiting = f"waiting for another process that sets up Spark {version}"
-    with cache_errors(folder):
-        environment = _environment(name)
+    with explain_cache_errors(folder):
+        environment = _find_environment(name)
         if environment is None:
-            with exclusive(folder / f"spark-{version}.lock", on_wait=lambda: tell(waiting)):
-                environment = _environment(name) or _make_environment(name, version, tell)
+            with hold_exclusively(folder / f"spark-{version}.lock", on_wait=lambda: tell(waiting)):
+                environment = _find_environment(name) or _make_environment(name, version, tell)
         return environment
 
 
-def _modified_ns(part: Path) -> int | None:
+def _find_modified_ns(part: Path) -> int | None:
     if not part.exists():
         return None
     return part.stat().st_mtime_ns
 
 
-def class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
+def find_class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
     """Where this Spark on this Java has its class archive, if one was made: see `make_class_archive`."""
     parts = (java.program, environment.home / "jars")
-    of = " ".join(f"{part} {_modified_ns(part)}" for part in parts)
+    of = " ".join(f"{part} {_find_modified_ns(part)}" for part in parts)
     name = f"spark-{environment.version}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
-    return cache_folder(cache, os.environ) / "classes" / name
+    return locate_cache(cache, os.environ) / "classes" / name
 
 
-def small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dict[str, str]:
+def make_small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dict[str, str]:
     """`SMALL_CONF`, with these jars, and with Delta's extension and catalog if Delta is among them.
 
     Args:
@@ -162,10 +162,10 @@ def small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dic
     return conf
 
 
-def quick_conf(environment: SparkEnvironment, java: Java, jars: Sequence[Path] = ()) -> dict[str, str]:
-    """`small_conf(jars)` with the class archive of this Spark on this Java, if one was made."""
-    archive = class_archive(environment, java)
-    return small_conf(jars, archive=archive if archive.exists() else None)
+def make_quick_conf(environment: SparkEnvironment, java: Java, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """`make_small_conf(jars)` with the class archive of this Spark on this Java, if one was made."""
+    archive = find_class_archive(environment, java)
+    return make_small_conf(jars, archive=archive if archive.exists() else None)
 
 
 def submit_command(
@@ -213,7 +213,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
         environment: The Spark to run it on.
         java: The Java to run that on.
         jars: JVM parts for it, such as `fetch_jars(["spark"], …)["spark"]`.
-        conf: Settings beside and above those of `quick_conf`.
+        conf: Settings beside and above those of `make_quick_conf`.
         env: Environment variables beside and above ours.
         cwd: Its working directory; ours if None.
         output: Where its output and Spark's log go, together; to ours if None.
@@ -221,7 +221,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     Raises:
         CommandNotFoundError: the environment has no `spark-submit`.
     """
-    settings = {**quick_conf(environment, java, jars), **(conf or {})}
+    settings = {**make_quick_conf(environment, java, jars), **(conf or {})}
     return Child(
         submit_command(script, args, environment=environment, conf=settings),
         env={**submit_env(environment, java, os.environ), **(env or {})},
@@ -230,15 +230,15 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     )
 
 
-def _installed_spark() -> SparkEnvironment | None:
+def _find_installed_spark() -> SparkEnvironment | None:
     spec = importlib.util.find_spec("pyspark")
     locations = spec.submodule_search_locations if spec is not None else None
     if not locations:
         return None
-    return _spark(Path(sys.executable), Path(next(iter(locations))))
+    return _identify_spark(Path(sys.executable), Path(next(iter(locations))))
 
 
-def _environment(name: Path) -> SparkEnvironment | None:
+def _find_environment(name: Path) -> SparkEnvironment | None:
     """The environment that `name` links to; None if there is none, or one whose Python is gone."""
     if not name.exists():
         return None
@@ -246,11 +246,11 @@ def _environment(name: Path) -> SparkEnvironment | None:
     homes = list(folder.glob("lib/python*/site-packages/pyspark"))
     python = folder / "bin" / "python"
     if homes and python.exists():
-        return _spark(python, homes[0])
+        return _identify_spark(python, homes[0])
     return None
 
 
-def _spark(python: Path, home: Path) -> SparkEnvironment | None:
+def _identify_spark(python: Path, home: Path) -> SparkEnvironment | None:
     """What this pyspark is; None if it is none."""
     try:
         version = re.search(r"""__version__.*['"](.+)['"]""", (home / "version.py").read_text())
@@ -276,9 +276,9 @@ def _make_environment(name: Path, version: str, tell: Callable[[str], None]) -> 
     # pyspark pins its one dependency itself, so its version is all there is to say.
     pip = (str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--no-input")
     _run([*pip, f"pyspark=={version}"], version, log)
-    environment = _environment(folder)
+    environment = _find_environment(folder)
     if environment is None or environment.version != version:
-        raise _unavailable(version, log, "pip has installed another pyspark, or none")
+        raise _make_unavailable_error(version, log, "pip has installed another pyspark, or none")
     link = name.with_name(f"{name.name}.new")
     # Safe: of our own cache, whose lock we hold; nobody looks for this name.
     link.unlink(missing_ok=True)
@@ -293,10 +293,10 @@ def _run(command: list[str], version: str, log: Path) -> None:
         ending = child.wait()
     if ending is None or not ending.is_success:
         said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        raise _unavailable(version, log, said[-1] if said else str(ending))
+        raise _make_unavailable_error(version, log, said[-1] if said else str(ending))
 
 
-def _unavailable(version: str, where: Path, found: str) -> SparkUnavailableError:
+def _make_unavailable_error(version: str, where: Path, found: str) -> SparkUnavailableError:
     return SparkUnavailableError(
         f"the virtual environment of Spark {version} cannot be made",
         subject=str(where),

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.lab.go import GoProgram
-from lastgood.lab.ports import LOOPBACK, accepts
-from lastgood.lab.server import Server, listens
+from lastgood.lab.ports import LOOPBACK, is_accepting
+from lastgood.lab.server import Server, is_listening
 from lastgood.process.child import Child
 
 VERSION = "2.5.0"
@@ -155,7 +155,7 @@ class Toxiproxy(Server):
         return Child(command, env=dict(os.environ), output=output, grace_seconds=self.grace_seconds)
 
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
-        return listens(child, ports[0]) and accepts(ports[0])
+        return is_listening(child, ports[0]) and is_accepting(ports[0])
 
 
 class ToxicProxy:

@@ -21,7 +21,7 @@ class Signs:
     """When the command was last seen running, whatever it got done."""
 
 
-def outage_seconds(policy: Policy, signs: Signs, now_ms: int) -> float | None:
+def measure_outage(policy: Policy, signs: Signs, now_ms: int) -> float | None:
     """How long a query was down, if that is longer than `after_outage`.
 
     A repair after the newest commit was made by somebody who knew of the outage, or for it: it is not answered twice.
@@ -41,7 +41,7 @@ def outage_seconds(policy: Policy, signs: Signs, now_ms: int) -> float | None:
     return seconds if seconds > policy.after_outage_seconds else None
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time span in at most two units: `3 h 20 min`."""
     left = int(seconds)
     counts = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, after_failure
+from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, decide_after_failure
 
 
 class Rung(enum.Enum):
@@ -72,7 +72,7 @@ class Standings:
                 self._counts[each] = Count(standing.failures, standing.failures)
                 self._since[each] = now - standing.seconds
 
-    def failed(self, cause: Cause, moved: Collection[str], now: float) -> StartAgain | GiveUp:
+    def decide_after_failure(self, cause: Cause, moved: Collection[str], now: float) -> StartAgain | GiveUp:
         """Decide what follows a run that has failed.
 
         Args:
@@ -84,7 +84,7 @@ class Standings:
             self._counts.pop(each, None)
             self._since.pop(each, None)
         count = self._counts.get(cause.checkpoint, Count())
-        decision = after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
+        decision = decide_after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
         if isinstance(decision, StartAgain):
             self._counts[cause.checkpoint] = decision.count
         else:  # the failure that was one too many is one all the same
@@ -114,7 +114,7 @@ def is_stuck(policy: Policy, standing: CommandStanding) -> bool:
     return standing.failures >= policy.same_batch or standing.seconds >= policy.restart_within_seconds
 
 
-def rungs(policy: Policy, standing: CommandStanding) -> tuple[Rung, ...]:
+def choose_rungs(policy: Policy, standing: CommandStanding) -> tuple[Rung, ...]:
     """What may be tried now, in this order; a plan that changes nothing leaves it to the next.
 
     Other offsets of the same data do not help where user code fails on the data, and nothing in a checkpoint helps

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from lastgood.failures.ending import Cause
 from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.notes import read_json
-from lastgood.settings.policy import Count, GiveUp, Policy, after_failure
-from lastgood.values import AtMost, Between, JsonValue, form
+from lastgood.settings.policy import Count, GiveUp, Policy, decide_after_failure
+from lastgood.values import AtMost, Between, JsonValue, make_form
 
 FORMAT = 1
 Text: TypeAlias = Annotated[str, AtMost(200)]
@@ -58,7 +58,7 @@ class TallyStand:
         return self.committed if self.read is None else self.read
 
 
-def _parted(told: Mapping[str, Any]) -> dict[str, Any]:
+def _part_fields(told: Mapping[str, Any]) -> dict[str, Any]:
     """What stands flat in the file, by the names of the fields."""
     names = {
         "query_id": "query",
@@ -95,11 +95,11 @@ def _are_texts(told: object) -> bool:
 class Tally(JsonValue):
     """What is kept when a start is told."""
 
-    json = form(
+    json = make_form(
         "format query=stand.query_id planned=stand.planned committed=stand.committed recovery=stand.recovery "
         "read=stand.read told_ms failures since_ms tried settled=_told_settled",
         left_out="read settled",
-        prepare=_parted,
+        prepare=_part_fields,
     )
     format: ClassVar = FORMAT
 
@@ -156,7 +156,7 @@ class JudgedTally:
     """Whether the same batch has failed as often as the policy allows."""
 
 
-def judged(
+def judge_tally(
     policy: Policy,
     before: Tally | None,
     stand: TallyStand,
@@ -188,22 +188,22 @@ def judged(
     is_seen = has_failed is True or before.settled is not None
     if not (is_left or is_seen) or began_ms < before.told_ms:
         # Nothing has failed since: what was tried last has not been started yet, or had nothing to do.
-        return JudgedTally(now, _standing(now, None, began_ms))
+        return JudgedTally(now, _make_standing(now, None, began_ms))
     if before.settled is not None:
         gives_up = before.failures > policy.max_attempts
-        return JudgedTally(now, _standing(now, before.settled, began_ms), gives_up=gives_up)
-    decision = after_failure(policy, Count(before.failures), passes_by_itself=cause.passes_by_itself)
+        return JudgedTally(now, _make_standing(now, before.settled, began_ms), gives_up=gives_up)
+    decision = decide_after_failure(policy, Count(before.failures), passes_by_itself=cause.passes_by_itself)
     if isinstance(decision, GiveUp):
         # The start that would be one too many is not told: the next call finds the same, and says the same.
-        return JudgedTally(now, _standing(now, cause, began_ms), gives_up=True)
+        return JudgedTally(now, _make_standing(now, cause, began_ms), gives_up=True)
     failures = decision.count.attempts
     if failures > before.failures and now.since_ms is None:
         now = replace(now, since_ms=began_ms)
     now = replace(now, failures=failures)
-    return JudgedTally(now, _standing(now, cause, began_ms))
+    return JudgedTally(now, _make_standing(now, cause, began_ms))
 
 
-def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> CommandStanding:
+def _make_standing(tally: Tally, cause: Cause | None, now_ms: int) -> CommandStanding:
     since_ms = now_ms if tally.since_ms is None else tally.since_ms
     return CommandStanding(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)
 
@@ -227,7 +227,7 @@ class FailedBatch(JsonValue):
         return cls(tally.stand.orphan, tally.failures, tally.since_ms)
 
 
-def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
+def find_failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
     """What has failed since the newest commit, as far as anybody has counted it.
 
     Args:

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError
-from lastgood.redaction import as_told
+from lastgood.redaction import redact_told
 
 LOCK_SECONDS = 2.0
 """How long a statement waits for others who write."""
@@ -62,11 +62,11 @@ def make_engine(place: LedgerPlace) -> sa.Engine:
         LedgerUrlError: the library does not understand the URL.
     """
     if place.path is None:
-        return _postgresql(place)
-    return _sqlite(place)
+        return _connect_postgresql(place)
+    return _connect_sqlite(place)
 
 
-def _sqlite(place: LedgerPlace) -> sa.Engine:
+def _connect_sqlite(place: LedgerPlace) -> sa.Engine:
     # A new connection each time: one that is kept would go on writing to a file that was moved away.
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(place.path)),
@@ -92,7 +92,7 @@ def _sqlite(place: LedgerPlace) -> sa.Engine:
     return engine
 
 
-def _postgresql(place: LedgerPlace) -> sa.Engine:
+def _connect_postgresql(place: LedgerPlace) -> sa.Engine:
     try:
         url = make_url(place.url).set(drivername="postgresql+psycopg")
     except (SQLAlchemyError, ValueError):
@@ -120,9 +120,9 @@ def _postgresql(place: LedgerPlace) -> sa.Engine:
     return engine
 
 
-def use_wal(engine: sa.Engine, place: LedgerPlace) -> None:
+def switch_to_wal(engine: sa.Engine, place: LedgerPlace) -> None:
     """Let SQLite's readers go on while somebody writes; said once, a file remembers it."""
-    with _translated(place), engine.connect() as connection:
+    with _translate_errors(place), engine.connect() as connection:
         raw = connection.connection.driver_connection
         if raw is not None and raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             with contextlib.suppress(sqlite3.OperationalError):  # somebody is in it now: he who comes next will do it
@@ -130,18 +130,18 @@ def use_wal(engine: sa.Engine, place: LedgerPlace) -> None:
 
 
 @contextlib.contextmanager
-def reading(engine: sa.Engine, place: LedgerPlace) -> Iterator[sa.Connection]:
+def open_for_reading(engine: sa.Engine, place: LedgerPlace) -> Iterator[sa.Connection]:
     """A transaction that only reads.
 
     Raises:
         LedgerError: the database refuses (subclasses).
     """
-    with _translated(place), engine.begin() as connection:
+    with _translate_errors(place), engine.begin() as connection:
         yield connection
 
 
 @contextlib.contextmanager
-def writing(engine: sa.Engine, place: LedgerPlace) -> Iterator[sa.Connection]:
+def open_for_writing(engine: sa.Engine, place: LedgerPlace) -> Iterator[sa.Connection]:
     """A transaction that writes: all of the block, or nothing of it.
 
     Raises:
@@ -150,26 +150,26 @@ def writing(engine: sa.Engine, place: LedgerPlace) -> Iterator[sa.Connection]:
     """
     # SQLite: whoever writes says so first; one who began to read could no longer wait for another.
     begun = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-    with _translated(place), begun.begin() as connection:
+    with _translate_errors(place), begun.begin() as connection:
         yield connection
 
 
 @contextlib.contextmanager
-def _translated(place: LedgerPlace) -> Iterator[None]:
+def _translate_errors(place: LedgerPlace) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         told = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(told, sqlite3.Error):
-            kind = _sqlite_kind(told)
+            kind = _classify_sqlite(told)
         else:
-            kind = _postgresql_kind(told)
-        raise refusal(kind, place, told) from error
+            kind = _classify_postgresql(told)
+        raise make_refusal(kind, place, told) from error
     except (PoolTimeoutError, ResourceClosedError) as error:
-        raise refusal(LedgerError, place, error) from error
+        raise make_refusal(LedgerError, place, error) from error
 
 
-def _sqlite_kind(error: sqlite3.Error) -> type[LastgoodError]:
+def _classify_sqlite(error: sqlite3.Error) -> type[LastgoodError]:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     kinds: dict[int, type[LastgoodError]] = {
         sqlite3.SQLITE_BUSY: LedgerLockedError,
@@ -183,7 +183,7 @@ def _sqlite_kind(error: sqlite3.Error) -> type[LastgoodError]:
     return kinds.get(code, LedgerError)
 
 
-def _postgresql_kind(error: BaseException | None) -> type[LastgoodError]:
+def _classify_postgresql(error: BaseException | None) -> type[LastgoodError]:
     state = getattr(error, "sqlstate", None) or ""
     kinds: dict[str, type[LastgoodError]] = {
         "55P03": LedgerLockedError,  # lock_not_available
@@ -204,9 +204,9 @@ _SENTENCES: dict[type[LastgoodError], str] = {
 }
 
 
-def refusal(kind: type[LastgoodError], place: LedgerPlace, found: object) -> LastgoodError:
+def make_refusal(kind: type[LastgoodError], place: LedgerPlace, found: object) -> LastgoodError:
     """The error for what the database or the system found, without a password."""
-    text = " ".join(as_told(str(found or "")).split())
+    text = " ".join(redact_told(str(found or "")).split())
     for secret in place.secrets:
         text = text.replace(secret, "***")
     return kind(_SENTENCES[kind], subject=str(place), found=text[:500] or None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from lastgood.ledger.joining import joined, joins_by, known
+from lastgood.ledger.joining import choose_known, join_by, join_facts
 from lastgood.records.record import Progress
 
 Ends: TypeAlias = tuple[tuple[str, str], ...]
@@ -137,11 +137,11 @@ class BatchFacts:
             self,
             told_by=max(self.told_by, other.told_by),
             plans=plans,
-            commit=_newer_commit(self.commit, other.commit),
-            progress=_newer_progress(self.progress, other.progress),
-        ).settled()
+            commit=_choose_newer_commit(self.commit, other.commit),
+            progress=_choose_newer_progress(self.progress, other.progress),
+        ).settle()
 
-    def settled(self) -> BatchFacts:
+    def settle(self) -> BatchFacts:
         """Without what a plan makes superfluous: the recorder's telling of the same."""
         if not self.plans or self.progress is None:
             return self
@@ -149,25 +149,25 @@ class BatchFacts:
         return replace(self, progress=replace(self.progress, batch_watermark_ms=None, sources=sources))
 
 
-def _newer_commit(one: Commit | None, other: Commit | None) -> Commit | None:
+def _choose_newer_commit(one: Commit | None, other: Commit | None) -> Commit | None:
     if one is None or other is None:
         return one or other
     if one.seen_at_ms == other.seen_at_ms:
-        return known(one, other)  # type: ignore[no-any-return]  # of two commits it gives one
+        return choose_known(one, other)  # type: ignore[no-any-return]  # of two commits it gives one
     return max(one, other, key=lambda commit: commit.seen_at_ms)
 
 
-def _newer_progress(one: Progress | None, other: Progress | None) -> Progress | None:
+def _choose_newer_progress(one: Progress | None, other: Progress | None) -> Progress | None:
     """Of two runs of a batch the later one; of two tellings of the same, both together."""
     if one is None or other is None:
         return one or other
-    if _run(one) != _run(other):
-        return max(one, other, key=_run)
+    if _rank_run(one) != _rank_run(other):
+        return max(one, other, key=_rank_run)
     recorded_at_ms = min(one.recorded_at_ms, other.recorded_at_ms)
-    return replace(joined(one, other), recorded_at_ms=recorded_at_ms)
+    return replace(join_facts(one, other), recorded_at_ms=recorded_at_ms)
 
 
-def _run(progress: Progress) -> tuple[int, str]:
+def _rank_run(progress: Progress) -> tuple[int, str]:
     return progress.trigger_at_ms or -1, progress.run_id or ""
 
 
@@ -177,10 +177,10 @@ class TopicSeen:
 
     topic: str
     topic_id: str
-    first_seen_ms: int = field(metadata=joins_by(min))
-    last_seen_ms: int = field(metadata=joins_by(max))
-    first_batch_id: int = field(metadata=joins_by(min))
-    last_batch_id: int = field(metadata=joins_by(max))
+    first_seen_ms: int = field(metadata=join_by(min))
+    last_seen_ms: int = field(metadata=join_by(max))
+    first_batch_id: int = field(metadata=join_by(min))
+    last_batch_id: int = field(metadata=join_by(max))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +191,10 @@ class RunSeen:
     query_name: str | None = None
     spark_version: str | None = None
     application_id: str | None = None
-    started_at_ms: int | None = field(default=None, metadata=joins_by(min))
-    ended_at_ms: int | None = field(default=None, metadata=joins_by(min))
+    started_at_ms: int | None = field(default=None, metadata=join_by(min))
+    ended_at_ms: int | None = field(default=None, metadata=join_by(min))
     """None while it runs, and if it was killed."""
-    last_batch_id: int | None = field(default=None, metadata=joins_by(max))
+    last_batch_id: int | None = field(default=None, metadata=join_by(max))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class FailureSeen:
     """The same for every telling of the same failure."""
     kind: str
     """`terminated`, `start_failed`, `crashed`, as in the records."""
-    recorded_at_ms: int = field(metadata=joins_by(min))
+    recorded_at_ms: int = field(metadata=join_by(min))
     query_id: str | None = None
     run_id: str | None = None
     query_name: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lastgood.errors import ExtraMissingError
-from lastgood.ledger.url import LedgerPlace, default_place, parse_place
+from lastgood.ledger.url import LedgerPlace, choose_default_place, parse_place
 
 if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger
@@ -41,7 +41,7 @@ def open_ledger(
             for holding in ledger.holding("orders", 0, 31_337):
                 print(holding.query.checkpoint, holding.batch_id)
     """
-    place = _place(url, os.environ if environment is None else environment)
+    place = _find_place(url, os.environ if environment is None else environment)
     require_libraries(place)
     from lastgood.ledger.store import Ledger  # noqa: PLC0415 - it needs what we have just looked for
 
@@ -67,9 +67,9 @@ def _require(module: str, *, extra: str, needed_for: str) -> None:
         raise ExtraMissingError(extra=extra, module=module, needed_for=needed_for) from error
 
 
-def _place(url: str | LedgerPlace | None, environment: Mapping[str, str]) -> LedgerPlace:
+def _find_place(url: str | LedgerPlace | None, environment: Mapping[str, str]) -> LedgerPlace:
     if url is None:
-        return default_place(environment)
+        return choose_default_place(environment)
     if isinstance(url, LedgerPlace):
         return url
     return parse_place(url)

@@ -14,7 +14,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, parse_
 from lastgood.ledger import tables
 from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, Sighting, Teller
 from lastgood.records.record import Progress, RecordedOperator, RecordedSink, RecordedSource, Subscription
-from lastgood.sources.kafka.ranges import planned
+from lastgood.sources.kafka.ranges import find_planned_ranges
 
 _OF_BATCH = (tables.source, tables.state, tables.offset_range, tables.batch)
 _PROGRESS = (
@@ -48,7 +48,8 @@ def load_batches(connection: sa.Connection, query: int, batch_ids: Collection[in
     for row in rows(tables.state):
         operators[row["batch_id"]].append(row)
     return {
-        row["batch_id"]: _batch(row, sources[row["batch_id"]], operators[row["batch_id"]]) for row in rows(tables.batch)
+        row["batch_id"]: _make_batch(row, sources[row["batch_id"]], operators[row["batch_id"]])
+        for row in rows(tables.batch)
     }
 
 
@@ -66,33 +67,33 @@ def store_batches(
             # store).
             connection.execute(sa.delete(table).where(table.c.query == query, table.c.batch_id.in_(list(changed))))
     rows: dict[sa.Table, list[Mapping[str, Any]]] = {}
-    rows[tables.batch] = [_batch_row(each) for each in batches.values()]
-    rows[tables.source] = [row for each in batches.values() for row in _source_rows(each)]
-    rows[tables.state] = [row for each in batches.values() for row in _state_rows(each)]
+    rows[tables.batch] = [_make_batch_row(each) for each in batches.values()]
+    rows[tables.source] = [row for each in batches.values() for row in _make_source_rows(each)]
+    rows[tables.state] = [row for each in batches.values() for row in _make_state_rows(each)]
     rows[tables.offset_range] = [{"batch_id": at, **row} for at, each in ranges.items() for row in each]
     for table, made in rows.items():
         if made:
-            connection.execute(sa.insert(table), [fitted(table, {"query": query, **row}) for row in made])
+            connection.execute(sa.insert(table), [fit_row(table, {"query": query, **row}) for row in made])
 
 
-def fitted(table: sa.Table, row: Mapping[str, Any]) -> dict[str, Any]:
+def fit_row(table: sa.Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without values that a column cannot take; every column is there."""
-    return {column.name: _fitted(column, row.get(column.name)) for column in table.columns if column.name != "id"}
+    return {column.name: _fit_value(column, row.get(column.name)) for column in table.columns if column.name != "id"}
 
 
-def _fitted(column: sa.Column[Any], value: Any) -> Any:
+def _fit_value(column: sa.Column[Any], value: Any) -> Any:
     if isinstance(column.type, sa.BigInteger | sa.Integer):
         return value if is_long(value) else None
     return value if not isinstance(column.type, sa.Text) or isinstance(value, str) else None
 
 
-def _offset(text: str | None) -> SourceOffset | Damage | None:
+def _parse_offset(text: str | None) -> SourceOffset | Damage | None:
     if text is None:
         return None
     return parse_source_offset(text)
 
 
-def kafka_ranges(
+def list_kafka_ranges(
     facts: BatchFacts, before: BatchFacts | None, initial: Mapping[str, str]
 ) -> Iterator[Mapping[str, Any]]:
     """What a batch reads of each partition, where that is anything.
@@ -107,15 +108,15 @@ def kafka_ranges(
             or facts.starts.get(source_id)
             or (initial if facts.batch_id == 0 else {}).get(source_id)
         )
-        begin, end = _offset(start), _offset(text)
+        begin, end = _parse_offset(start), _parse_offset(text)
         if isinstance(begin, KafkaOffset) and isinstance(end, KafkaOffset):
-            for topic, partitions in planned(begin.topics, end.topics).items():
+            for topic, partitions in find_planned_ranges(begin.topics, end.topics).items():
                 for partition, ((first, stop),) in partitions.items():
                     place = {"source_id": source_id, "topic": topic, "partition": partition}
                     yield {**place, "from_offset": first, "to_offset": stop}
 
 
-def _batch_row(facts: BatchFacts) -> dict[str, Any]:
+def _make_batch_row(facts: BatchFacts) -> dict[str, Any]:
     plan, commit, progress = facts.plan, facts.commit, facts.progress
     row: dict[str, Any] = {
         "batch_id": facts.batch_id,
@@ -126,7 +127,7 @@ def _batch_row(facts: BatchFacts) -> dict[str, Any]:
     }
     if plan is not None:
         seen = facts.plans[plan]
-        former = [_plan_json(each, at) for each, at in facts.plans.items() if each != plan]
+        former = [_encode_plan(each, at) for each, at in facts.plans.items() if each != plan]
         row |= {
             "planned_at_ms": plan.planned_at_ms,
             "plan_first_seen_ms": seen.first_ms,
@@ -150,7 +151,7 @@ def _batch_row(facts: BatchFacts) -> dict[str, Any]:
     return row
 
 
-def _source_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
+def _make_source_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
     rows = {source_id: {"source_id": source_id, "end_offset": end} for source_id, end in facts.ends.items()}
     for index, source in enumerate(facts.progress.sources if facts.progress else ()):
         row: dict[str, Any] = rows.setdefault(str(index), {"source_id": str(index)})
@@ -168,12 +169,12 @@ def _source_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
     yield from ({"batch_id": facts.batch_id, **row} for row in rows.values())
 
 
-def _state_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
+def _make_state_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
     for position, operator in enumerate(facts.progress.state_operators if facts.progress else ()):
         yield {"batch_id": facts.batch_id, "position": position, **{name: getattr(operator, name) for name in _STATE}}
 
 
-def _plan_json(plan: PlannedBatch, seen: Sighting) -> dict[str, Any]:
+def _encode_plan(plan: PlannedBatch, seen: Sighting) -> dict[str, Any]:
     return {
         "planned_at_ms": plan.planned_at_ms,
         "batch_watermark_ms": plan.batch_watermark_ms,
@@ -183,7 +184,7 @@ def _plan_json(plan: PlannedBatch, seen: Sighting) -> dict[str, Any]:
     }
 
 
-def _batch(row: Any, sources: list[Any], operators: list[Any]) -> BatchFacts:
+def _make_batch(row: Any, sources: list[Any], operators: list[Any]) -> BatchFacts:
     is_planned = row["plan_last_seen_ms"] is not None
     plans = {
         PlannedBatch(
@@ -203,11 +204,11 @@ def _batch(row: Any, sources: list[Any], operators: list[Any]) -> BatchFacts:
         told_by=Teller[row["told_by"].upper()],
         plans=plans,
         commit=commit,
-        progress=None if row["recorded_at_ms"] is None else _progress(row, sources, operators),
-    ).settled()
+        progress=None if row["recorded_at_ms"] is None else _make_progress(row, sources, operators),
+    ).settle()
 
 
-def _progress(row: Any, sources: list[Any], operators: list[Any]) -> Progress:
+def _make_progress(row: Any, sources: list[Any], operators: list[Any]) -> Progress:
     recorded = sorted(
         (each for each in sources if each["description"] is not None), key=lambda each: int(each["source_id"])
     )
@@ -223,14 +224,14 @@ def _progress(row: Any, sources: list[Any], operators: list[Any]) -> Progress:
         batch_id=row["batch_id"],
         batch_watermark_ms=row["batch_watermark_ms"],
         duration_ms=row["duration_ms"] or {},
-        sources=tuple(map(_source, recorded)),
+        sources=tuple(map(_make_source, recorded)),
         state_operators=tuple(state_operators),
         sink=sink,
         **others,
     )
 
 
-def _source(row: Any) -> RecordedSource:
+def _make_source(row: Any) -> RecordedSource:
     kind, value = row["subscription_kind"], row["subscription"]
     return RecordedSource(
         description=row["description"],

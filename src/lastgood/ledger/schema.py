@@ -13,7 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from lastgood.errors import Retry
-from lastgood.ledger.connecting import LedgerError, reading, writing
+from lastgood.ledger.connecting import LedgerError, open_for_reading, open_for_writing
 from lastgood.ledger.tables import PREFIX
 from lastgood.ledger.url import LedgerPlace
 
@@ -53,7 +53,7 @@ def migrate(engine: sa.Engine, place: LedgerPlace, *, create: bool) -> None:
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     script = ScriptDirectory.from_config(config)
-    with reading(engine, place) as connection:
+    with open_for_reading(engine, place) as connection:
         current = MigrationContext.configure(connection, opts=OPTIONS).get_current_revision()
     if current == script.get_current_head():
         return
@@ -67,7 +67,7 @@ def migrate(engine: sa.Engine, place: LedgerPlace, *, create: bool) -> None:
             expected=f"version {script.get_current_head()} or older",
             next="pip install --upgrade lastgood",
         )
-    with _in_this_process, writing(engine, place) as connection:
+    with _in_this_process, open_for_writing(engine, place) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
         config.attributes.update(connection=connection, options=OPTIONS)

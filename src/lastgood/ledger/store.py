@@ -15,12 +15,20 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastgood.errors import LastgoodError, NoSpaceError
 from lastgood.ledger import tables
-from lastgood.ledger.connecting import LedgerDeniedError, LedgerError, make_engine, reading, refusal, use_wal, writing
+from lastgood.ledger.connecting import (
+    LedgerDeniedError,
+    LedgerError,
+    make_engine,
+    make_refusal,
+    open_for_reading,
+    open_for_writing,
+    switch_to_wal,
+)
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, TopicSeen
-from lastgood.ledger.joining import joined, known
-from lastgood.ledger.rows import fitted, kafka_ranges, load_batches, store_batches
+from lastgood.ledger.joining import choose_known, join_facts
+from lastgood.ledger.rows import fit_row, list_kafka_ranges, load_batches, store_batches
 from lastgood.ledger.schema import LedgerMissingError, migrate
-from lastgood.ledger.telling import Telling, telling_of
+from lastgood.ledger.telling import Telling, make_telling
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import Record
 from lastgood.storage.rights import make_private
@@ -72,7 +80,7 @@ class Ledger:
         self._engine = make_engine(place)
         try:
             if place.path is not None:
-                use_wal(self._engine, place)
+                switch_to_wal(self._engine, place)
             migrate(self._engine, place, create=create)
         except BaseException:
             self.close()
@@ -101,7 +109,7 @@ class Ledger:
 
     def record(self, records: Iterable[Record]) -> None:
         """Add what recorders have told; what is known already is not added again."""
-        self.add(telling_of(records))
+        self.add(make_telling(records))
 
     def add(self, telling: Telling) -> None:
         """Add facts; what is known already, or better, stays as it is."""
@@ -116,12 +124,12 @@ class Ledger:
                     first = dataclasses.replace(facts, topics=(), runs=())
                 self._add_query(dataclasses.replace(first, batches=some))
         if telling.failures:
-            with writing(self._engine, self._place) as connection:
+            with open_for_writing(self._engine, self._place) as connection:
                 for failure in sorted(telling.failures, key=lambda each: each.failure_id):
                     _put(connection, tables.failure, {"failure_id": failure.failure_id}, failure)
 
     def _add_query(self, facts: QueryFacts) -> None:
-        with writing(self._engine, self._place) as connection:
+        with open_for_writing(self._engine, self._place) as connection:
             query, initial, is_begun = _put_query(connection, facts)
             _put_batches(connection, query, facts.batches, initial, is_begun=is_begun)
             for topic in facts.topics:
@@ -140,24 +148,24 @@ class Ledger:
         wanted = sa.select(*columns).order_by(tables.query.c.first_seen_ms, tables.query.c.id)
         if checkpoint is not None:
             wanted = wanted.where(tables.query.c.checkpoint == checkpoint)
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             return [QueryRow(*row) for row in connection.execute(wanted)]
 
     def batch_ids(self, query: QueryRow) -> list[int]:
         """The batches of a query that are known, ascending."""
         wanted = sa.select(tables.batch.c.batch_id).where(tables.batch.c.query == query.id)
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             return sorted(connection.execute(wanted).scalars())
 
     def batches(self, query: QueryRow, batch_ids: Collection[int]) -> dict[int, BatchFacts]:
         """Those of these batches that are known."""
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             return load_batches(connection, query.id, batch_ids)
 
     def bounds(self, query: QueryRow) -> tuple[int, int] | None:
         """The oldest and the newest batch of a query; None if no batch is known."""
         ids = tables.batch.c.batch_id
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             oldest, newest = connection.execute(
                 sa.select(sa.func.min(ids), sa.func.max(ids)).where(tables.batch.c.query == query.id)
             ).one()
@@ -176,9 +184,11 @@ class Ledger:
             is_committed: Only of those that were committed.
         """
         below = None
-        with reading(self._engine, self._place) as connection:
-            while (found := _planned_at(connection, query.id, time_ms, below, is_committed=is_committed)) is not None:
-                below = _taken_back_by(connection, query.id, found)
+        with open_for_reading(self._engine, self._place) as connection:
+            while (
+                found := _find_planned_at(connection, query.id, time_ms, below, is_committed=is_committed)
+            ) is not None:
+                below = _find_taken_back_by(connection, query.id, found)
                 if below is None:
                     return int(found.batch_id)
         return None
@@ -196,7 +206,7 @@ class Ledger:
                 .where(held.to_offset > offset, held.from_offset <= offset)
                 .order_by(held.batch_id.desc())
             )
-            with reading(self._engine, self._place) as connection:
+            with open_for_reading(self._engine, self._place) as connection:
                 found += [Holding(query, *row) for row in connection.execute(wanted)]
         return found
 
@@ -216,14 +226,14 @@ class Ledger:
     def filled(self, folder: str) -> dict[str, int]:
         """How far the files of a folder were read into the ledger: name → what `set_filled` was told."""
         table = tables.filled
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             wanted = sa.select(table.c.name, table.c.position).where(table.c.folder == folder)
             return {row.name: row.position for row in connection.execute(wanted)}
 
     def set_filled(self, folder: str, positions: Mapping[str, int]) -> None:
         """Remember how far its files were read, in the place of what was remembered."""
         table = tables.filled
-        with writing(self._engine, self._place) as connection:
+        with open_for_writing(self._engine, self._place) as connection:
             # Safe: the same transaction puts the new positions in their place. Where it fails, files are read once
             # more, and what they tell is known already.
             connection.execute(sa.delete(table).where(table.c.folder == folder))
@@ -233,12 +243,14 @@ class Ledger:
 
     def _all(self, table: sa.Table, kind: type[_T], order: str, where: sa.ColumnElement[bool]) -> list[_T]:
         columns = [table.c[field.name] for field in dataclasses.fields(kind)]
-        with reading(self._engine, self._place) as connection:
+        with open_for_reading(self._engine, self._place) as connection:
             rows = connection.execute(sa.select(*columns).where(where).order_by(table.c[order])).mappings()
             return [kind(**row) for row in rows]
 
 
-def _planned_at(connection: sa.Connection, query: int, time_ms: int, below: int | None, *, is_committed: bool) -> Any:
+def _find_planned_at(
+    connection: sa.Connection, query: int, time_ms: int, below: int | None, *, is_committed: bool
+) -> Any:
     batch = tables.batch.c
     found: list[Any] = []
     for at_ms, also in ((batch.planned_at_ms, sa.true()), (batch.trigger_at_ms, batch.planned_at_ms.is_(None))):
@@ -253,7 +265,7 @@ def _planned_at(connection: sa.Connection, query: int, time_ms: int, below: int 
     return max(found, key=lambda row: (row.at_ms, row.batch_id), default=None)
 
 
-def _taken_back_by(connection: sa.Connection, query: int, found: Any) -> int | None:
+def _find_taken_back_by(connection: sa.Connection, query: int, found: Any) -> int | None:
     """The first earlier batch that was planned anew after this one had been: whatever stood above it was taken back."""
     batch = tables.batch.c
     if found.planned_at_ms is None:
@@ -285,7 +297,7 @@ def _find_file(place: LedgerPlace, path: Path, *, create: bool) -> None:
             kind: type[LastgoodError] = LedgerDeniedError
         else:
             kind = NoSpaceError if error.errno in full else LedgerError
-        raise refusal(kind, place, error.strerror) from error
+        raise make_refusal(kind, place, error.strerror) from error
 
 
 def _insert(connection: sa.Connection, table: sa.Table) -> Any:
@@ -294,22 +306,22 @@ def _insert(connection: sa.Connection, table: sa.Table) -> Any:
     return dialect.insert(table)
 
 
-def _held(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
+def _hold_row(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
     """The row with this key, which nobody else changes until we are done; if there is none, it is made."""
     wanted = sa.select(table).where(*(table.c[name] == value for name, value in key.items())).with_for_update()
     there = connection.execute(wanted).mappings().one_or_none()
     if there is None:
-        connection.execute(_insert(connection, table).values(**fitted(table, {**new, **key})).on_conflict_do_nothing())
+        connection.execute(_insert(connection, table).values(**fit_row(table, {**new, **key})).on_conflict_do_nothing())
         there = connection.execute(wanted).mappings().one()
     return there
 
 
 def _put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], told: _T) -> None:
     names = [field.name for field in dataclasses.fields(told)]
-    new = fitted(table, {**{name: getattr(told, name) for name in names}, **key})
-    there = _held(connection, table, key, new)
+    new = fit_row(table, {**{name: getattr(told, name) for name in names}, **key})
+    there = _hold_row(connection, table, key, new)
     before = type(told)(**{name: there[name] for name in names})
-    both = joined(before, type(told)(**{name: new[name] for name in names}))
+    both = join_facts(before, type(told)(**{name: new[name] for name in names}))
     if both != before:
         where = (table.c[name] == value for name, value in key.items())
         connection.execute(sa.update(table).where(*where).values({name: getattr(both, name) for name in names}))
@@ -330,17 +342,19 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
         "initial_offsets": dict(facts.initial) or None,
     }
     key = {"query_id": facts.query_id, "checkpoint": facts.checkpoint}
-    there = _held(connection, table, key, {**new, "initial_offsets": None})
+    there = _hold_row(connection, table, key, {**new, "initial_offsets": None})
     begun = there["initial_offsets"] or {}
-    initial = {source: known(begun.get(source), facts.initial.get(source)) for source in {**begun, **facts.initial}}
+    initial = {
+        source: choose_known(begun.get(source), facts.initial.get(source)) for source in {**begun, **facts.initial}
+    }
     is_newer = (named_at_ms or -1, name or "") > (there["named_at_ms"] or -1, there["name"] or "")
     if not is_newer:
         name, named_at_ms = there["name"], there["named_at_ms"]
     both = {
         "name": name,
         "named_at_ms": named_at_ms,
-        "first_seen_ms": _extreme(min, there["first_seen_ms"], facts.first_seen_ms),
-        "last_seen_ms": _extreme(max, there["last_seen_ms"], facts.last_seen_ms),
+        "first_seen_ms": _choose_extreme(min, there["first_seen_ms"], facts.first_seen_ms),
+        "last_seen_ms": _choose_extreme(max, there["last_seen_ms"], facts.last_seen_ms),
         "initial_offsets": initial or None,
     }
     if any(there[name] != value for name, value in both.items()):
@@ -348,7 +362,7 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
     return there["id"], initial, initial != begun
 
 
-def _extreme(choose: Callable[[list[int]], int], *times_ms: int | None) -> int | None:
+def _choose_extreme(choose: Callable[[list[int]], int], *times_ms: int | None) -> int | None:
     given = [each for each in times_ms if each is not None]
     if not given:
         return None
@@ -377,9 +391,9 @@ def _put_batches(
         if at in there:
             told[at] = there[at].with_other(facts)
         else:
-            told[at] = facts.settled()
+            told[at] = facts.settle()
     changed = {at: facts for at, facts in told.items() if facts != there.get(at)}
     now = {**there, **changed}
     stale = ({at + step for at in changed for step in (0, 1)} | begun) & now.keys()
-    ranges = {at: list(kafka_ranges(now[at], now.get(at - 1), initial)) for at in stale}
+    ranges = {at: list(list_kafka_ranges(now[at], now.get(at - 1), initial)) for at in stale}
     store_batches(connection, query, changed, ranges)

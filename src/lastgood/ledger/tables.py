@@ -19,19 +19,19 @@ metadata = sa.MetaData(
 _JSON = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
-def _number(name: str) -> sa.Column[int]:
+def _make_number_column(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger)
 
 
-def _text(name: str) -> sa.Column[str]:
+def _make_text_column(name: str) -> sa.Column[str]:
     return sa.Column(name, sa.Text)
 
 
-def _of_query() -> sa.Column[int]:
+def _make_query_column() -> sa.Column[int]:
     return sa.Column("query", sa.ForeignKey(f"{PREFIX}query.id"), primary_key=True)
 
 
-def _of_batch() -> sa.Column[int]:
+def _make_batch_column() -> sa.Column[int]:
     return sa.Column("batch_id", sa.BigInteger, primary_key=True, autoincrement=False)
 
 
@@ -41,10 +41,10 @@ query = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("query_id", sa.Text, nullable=False),
     sa.Column("checkpoint", sa.Text, nullable=False),
-    _text("name"),
-    _number("named_at_ms"),
-    _number("first_seen_ms"),
-    _number("last_seen_ms"),
+    _make_text_column("name"),
+    _make_number_column("named_at_ms"),
+    _make_number_column("first_seen_ms"),
+    _make_number_column("last_seen_ms"),
     sa.Column("initial_offsets", _JSON),
     sa.UniqueConstraint("query_id", "checkpoint"),
     sa.Index(None, "checkpoint"),
@@ -53,33 +53,33 @@ query = sa.Table(
 batch = sa.Table(
     f"{PREFIX}batch",
     metadata,
-    _of_query(),
-    _of_batch(),
+    _make_query_column(),
+    _make_batch_column(),
     sa.Column("told_by", sa.Text, nullable=False),
     sa.Column("is_committed", sa.Boolean, nullable=False),
-    _number("planned_at_ms"),
-    _number("committed_at_ms"),
-    _number("batch_watermark_ms"),
-    _number("next_batch_watermark_ms"),
-    _number("event_time_min_ms"),
-    _number("event_time_max_ms"),
-    _number("event_time_avg_ms"),
-    _number("num_input_rows"),
-    _number("num_output_rows"),
-    _number("num_rows_dropped_by_watermark"),
-    _number("num_state_rows"),
-    _number("state_memory_used_bytes"),
-    _number("batch_duration_ms"),
+    _make_number_column("planned_at_ms"),
+    _make_number_column("committed_at_ms"),
+    _make_number_column("batch_watermark_ms"),
+    _make_number_column("next_batch_watermark_ms"),
+    _make_number_column("event_time_min_ms"),
+    _make_number_column("event_time_max_ms"),
+    _make_number_column("event_time_avg_ms"),
+    _make_number_column("num_input_rows"),
+    _make_number_column("num_output_rows"),
+    _make_number_column("num_rows_dropped_by_watermark"),
+    _make_number_column("num_state_rows"),
+    _make_number_column("state_memory_used_bytes"),
+    _make_number_column("batch_duration_ms"),
     sa.Column("duration_ms", _JSON),
-    _text("run_id"),
-    _number("trigger_at_ms"),
-    _number("recorded_at_ms"),
-    _text("sink"),
+    _make_text_column("run_id"),
+    _make_number_column("trigger_at_ms"),
+    _make_number_column("recorded_at_ms"),
+    _make_text_column("sink"),
     sa.Column("sink_metrics", _JSON),
-    _number("plan_first_seen_ms"),
-    _number("plan_last_seen_ms"),
-    _number("commit_seen_ms"),
-    _number("commit_written_ms"),
+    _make_number_column("plan_first_seen_ms"),
+    _make_number_column("plan_last_seen_ms"),
+    _make_number_column("commit_seen_ms"),
+    _make_number_column("commit_written_ms"),
     sa.Column("former_plans", _JSON),
     sa.Index(None, "query", "planned_at_ms"),
 )
@@ -87,24 +87,24 @@ batch = sa.Table(
 source = sa.Table(
     f"{PREFIX}source",
     metadata,
-    _of_query(),
-    _of_batch(),
+    _make_query_column(),
+    _make_batch_column(),
     sa.Column("source_id", sa.Text, primary_key=True),
-    _text("description"),
-    _text("subscription_kind"),
-    _text("subscription"),
-    _text("start_offset"),
-    _text("end_offset"),
-    _text("latest_offset"),
-    _number("num_input_rows"),
+    _make_text_column("description"),
+    _make_text_column("subscription_kind"),
+    _make_text_column("subscription"),
+    _make_text_column("start_offset"),
+    _make_text_column("end_offset"),
+    _make_text_column("latest_offset"),
+    _make_number_column("num_input_rows"),
     sa.Column("metrics", _JSON),
 )
 
 offset_range = sa.Table(
     f"{PREFIX}range",
     metadata,
-    _of_query(),
-    _of_batch(),
+    _make_query_column(),
+    _make_batch_column(),
     sa.Column("source_id", sa.Text, primary_key=True),
     sa.Column("topic", sa.Text, primary_key=True),
     sa.Column("partition", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -116,44 +116,44 @@ offset_range = sa.Table(
 state = sa.Table(
     f"{PREFIX}state",
     metadata,
-    _of_query(),
-    _of_batch(),
+    _make_query_column(),
+    _make_batch_column(),
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    _text("operator_name"),
-    _number("num_rows_total"),
-    _number("num_rows_updated"),
-    _number("num_rows_removed"),
-    _number("num_rows_dropped_by_watermark"),
-    _number("memory_used_bytes"),
-    _number("num_shuffle_partitions"),
-    _number("num_state_store_instances"),
-    _number("commit_time_ms"),
+    _make_text_column("operator_name"),
+    _make_number_column("num_rows_total"),
+    _make_number_column("num_rows_updated"),
+    _make_number_column("num_rows_removed"),
+    _make_number_column("num_rows_dropped_by_watermark"),
+    _make_number_column("memory_used_bytes"),
+    _make_number_column("num_shuffle_partitions"),
+    _make_number_column("num_state_store_instances"),
+    _make_number_column("commit_time_ms"),
     sa.Column("custom_metrics", _JSON),
 )
 
 topic = sa.Table(
     f"{PREFIX}topic",
     metadata,
-    _of_query(),
+    _make_query_column(),
     sa.Column("topic", sa.Text, primary_key=True),
     sa.Column("topic_id", sa.Text, primary_key=True),
-    _number("first_seen_ms"),
-    _number("last_seen_ms"),
-    _number("first_batch_id"),
-    _number("last_batch_id"),
+    _make_number_column("first_seen_ms"),
+    _make_number_column("last_seen_ms"),
+    _make_number_column("first_batch_id"),
+    _make_number_column("last_batch_id"),
 )
 
 run = sa.Table(
     f"{PREFIX}run",
     metadata,
-    _of_query(),
+    _make_query_column(),
     sa.Column("run_id", sa.Text, primary_key=True),
-    _text("query_name"),
-    _text("spark_version"),
-    _text("application_id"),
-    _number("started_at_ms"),
-    _number("ended_at_ms"),
-    _number("last_batch_id"),
+    _make_text_column("query_name"),
+    _make_text_column("spark_version"),
+    _make_text_column("application_id"),
+    _make_number_column("started_at_ms"),
+    _make_number_column("ended_at_ms"),
+    _make_number_column("last_batch_id"),
 )
 
 failure = sa.Table(
@@ -161,14 +161,14 @@ failure = sa.Table(
     metadata,
     sa.Column("failure_id", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),
-    _number("recorded_at_ms"),
-    _text("query_id"),
-    _text("run_id"),
-    _text("query_name"),
-    _text("checkpoint"),
-    _number("batch_id"),
-    _text("condition"),
-    _text("message"),
+    _make_number_column("recorded_at_ms"),
+    _make_text_column("query_id"),
+    _make_text_column("run_id"),
+    _make_text_column("query_name"),
+    _make_text_column("checkpoint"),
+    _make_number_column("batch_id"),
+    _make_text_column("condition"),
+    _make_text_column("message"),
     sa.Column("causes", _JSON),
     sa.Column("start_offsets", _JSON),
     sa.Column("end_offsets", _JSON),

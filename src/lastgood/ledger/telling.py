@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from lastgood.checkpoint.lines import is_long, to_json
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
-from lastgood.ledger.joining import joined
+from lastgood.ledger.joining import join_facts
 from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
-from lastgood.records.told import failure_as_told
+from lastgood.records.told import redact_failure
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
 _T = TypeVar("_T")
@@ -29,7 +29,7 @@ class Telling:
     failures: tuple[FailureSeen, ...] = ()
 
 
-def checkpoint_identity(told: str | None) -> str:
+def identify_checkpoint(told: str | None) -> str:
     """The same text for every way to write a checkpoint's location; empty if it is not known."""
     if not told or (not told.startswith("/") and ":" not in told):
         return told or ""  # a relative path: only the driver knows from where
@@ -39,19 +39,19 @@ def checkpoint_identity(told: str | None) -> str:
         return told
 
 
-def telling_of(records: Iterable[Record]) -> Telling:
+def make_telling(records: Iterable[Record]) -> Telling:
     """What these records tell."""
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     failures = []
     for told in records:
-        record = cleaned(told)
+        record = clean_value(told)
         if not _is_ours(record):
             continue
         if record.query_id:
-            groups[record.query_id, checkpoint_identity(record.checkpoint)].append(record)
+            groups[record.query_id, identify_checkpoint(record.checkpoint)].append(record)
         if isinstance(record, Terminated | StartFailed | Crashed) and record.failure is not None:
-            failures.append(_failure(record, record.failure))
-    return Telling(tuple(_query(*key, group) for key, group in groups.items()), tuple(failures))
+            failures.append(_make_failure(record, record.failure))
+    return Telling(tuple(_make_query_facts(*key, group) for key, group in groups.items()), tuple(failures))
 
 
 def _is_ours(record: Record) -> bool:
@@ -60,21 +60,21 @@ def _is_ours(record: Record) -> bool:
     return is_whole and (not isinstance(record, Progress) or (is_long(record.batch_id) and record.batch_id >= 0))
 
 
-def _query(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
+def _make_query_facts(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
     times = [record.recorded_at_ms for record in records]
     batches: dict[int, BatchFacts] = {}
     topics: list[TopicSeen] = []
     for record in records:
         if isinstance(record, Progress):
-            facts = BatchFacts(batch_id=record.batch_id, told_by=Teller.RECORDER, progress=_of_batch(record))
+            facts = BatchFacts(batch_id=record.batch_id, told_by=Teller.RECORDER, progress=_make_progress(record))
             known = batches.get(record.batch_id)
             if known is None:
                 batches[record.batch_id] = facts
             else:
                 batches[record.batch_id] = known.with_other(facts)
-            topics += _topics(record)
+            topics += _list_topics(record)
     named = [(each.recorded_at_ms, each.query_name) for each in records if each.query_name]
-    runs = (run for run in map(_run, records) if run is not None)
+    runs = (run for run in map(_make_run, records) if run is not None)
     return QueryFacts(
         query_id=query_id,
         checkpoint=checkpoint,
@@ -82,30 +82,30 @@ def _query(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
         first_seen_ms=min(times),
         last_seen_ms=max(times),
         batches=batches,
-        topics=_joined_by(topics, lambda each: (each.topic, each.topic_id)),
-        runs=_joined_by(runs, lambda each: each.run_id),
+        topics=_join_by(topics, lambda each: (each.topic, each.topic_id)),
+        runs=_join_by(runs, lambda each: each.run_id),
     )
 
 
-def _joined_by(told: Iterable[_T], key: Callable[[_T], Any]) -> tuple[_T, ...]:
+def _join_by(told: Iterable[_T], key: Callable[[_T], Any]) -> tuple[_T, ...]:
     """One for each key."""
     found: dict[Any, _T] = {}
     for each in told:
         if key(each) in found:
-            found[key(each)] = joined(found[key(each)], each)
+            found[key(each)] = join_facts(found[key(each)], each)
         else:
             found[key(each)] = each
     return tuple(found[name] for name in sorted(found))
 
 
-def _of_batch(record: Progress) -> Progress:
+def _make_progress(record: Progress) -> Progress:
     """What is of the batch alone, its offsets as texts."""
     sources = tuple(
         replace(
             source,
-            start_offset=_text(source.start_offset),
-            end_offset=_text(source.end_offset),
-            latest_offset=_text(source.latest_offset),
+            start_offset=_format_offset(source.start_offset),
+            end_offset=_format_offset(source.end_offset),
+            latest_offset=_format_offset(source.latest_offset),
             topic_ids=None,
             topic_ids_at_ms=None,
         )
@@ -114,13 +114,13 @@ def _of_batch(record: Progress) -> Progress:
     return replace(record, query_id=None, query_name=None, checkpoint=None, sources=sources)
 
 
-def _text(offset: Any) -> str | None:
+def _format_offset(offset: Any) -> str | None:
     if offset is None or isinstance(offset, str):
         return offset
     return to_json(offset)
 
 
-def _topics(record: Progress) -> Iterable[TopicSeen]:
+def _list_topics(record: Progress) -> Iterable[TopicSeen]:
     for source in record.sources:
         ids = source.topic_ids if isinstance(source.topic_ids, dict) and is_long(source.topic_ids_at_ms) else {}
         for topic, topic_id in ids.items():
@@ -135,7 +135,7 @@ def _topics(record: Progress) -> Iterable[TopicSeen]:
                 )
 
 
-def _run(record: Record) -> RunSeen | None:
+def _make_run(record: Record) -> RunSeen | None:
     if not record.run_id or not isinstance(record, QueryStarted | Progress | Terminated):
         return None
     run = RunSeen(run_id=record.run_id, query_name=record.query_name)
@@ -151,10 +151,10 @@ def _run(record: Record) -> RunSeen | None:
     return replace(run, ended_at_ms=record.recorded_at_ms, last_batch_id=record.batch_id)
 
 
-def _failure(record: Record, failure: RecordedFailure) -> FailureSeen:
+def _make_failure(record: Record, failure: RecordedFailure) -> FailureSeen:
     # One run ends once, however many recorders tell of it; what has no run is known by what was told.
     told = record.run_id or json.dumps(record.to_json(), sort_keys=True, default=str)
-    shown = failure_as_told(dataclasses.asdict(failure))
+    shown = redact_failure(dataclasses.asdict(failure))
     return FailureSeen(
         failure_id=hashlib.sha256(f"{record.kind} {told}".encode()).hexdigest()[:32],
         kind=record.kind,
@@ -162,7 +162,7 @@ def _failure(record: Record, failure: RecordedFailure) -> FailureSeen:
         query_id=record.query_id,
         run_id=record.run_id,
         query_name=record.query_name,
-        checkpoint=checkpoint_identity(record.checkpoint) or None,
+        checkpoint=identify_checkpoint(record.checkpoint) or None,
         batch_id=record.batch_id if isinstance(record, Terminated) else None,
         condition=failure.condition,
         message=shown["message"],
@@ -172,14 +172,14 @@ def _failure(record: Record, failure: RecordedFailure) -> FailureSeen:
     )
 
 
-def cleaned(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
     """The same without what no database takes: NUL and halves of characters, numbers beyond 64 bits, NaN."""
     if isinstance(value, str):
         return value.replace("\0", "�").encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {cleaned(key): cleaned(each) for key, each in value.items()}
+        return {clean_value(key): clean_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(cleaned(each) for each in value)
+        return type(value)(clean_value(each) for each in value)
     if isinstance(value, int | float):
         if isinstance(value, float):
             is_finite = math.isfinite(value)
@@ -187,5 +187,7 @@ def cleaned(value: Any) -> Any:
             is_finite = is_long(value)
         return value if is_finite or isinstance(value, bool) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: cleaned(getattr(value, each.name)) for each in dataclasses.fields(value)})
+        return replace(
+            value, **{each.name: clean_value(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        )
     return value

@@ -55,7 +55,7 @@ def is_ledger_url(text: str) -> bool:
     return _SCHEME.match(text) is not None
 
 
-def default_place(environment: Mapping[str, str]) -> LedgerPlace:
+def choose_default_place(environment: Mapping[str, str]) -> LedgerPlace:
     """The ledger where none is named: what `LASTGOOD_LEDGER` says, else a file in the user's data folder.
 
     Raises:
@@ -64,7 +64,7 @@ def default_place(environment: Mapping[str, str]) -> LedgerPlace:
     named = environment.get(VARIABLE)
     if named:
         return parse_place(named)
-    return _sqlite(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
+    return _make_sqlite_place(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
 
 
 def parse_place(text: str, *, folder: Path | None = None) -> LedgerPlace:
@@ -80,25 +80,25 @@ def parse_place(text: str, *, folder: Path | None = None) -> LedgerPlace:
     found = _SCHEME.match(text)
     if found is None:
         if not text.strip() or "\0" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
-            raise _invalid(text.partition(":")[0])
-        return _sqlite((folder or Path()) / text)
+            raise _make_invalid_error(text.partition(":")[0])
+        return _make_sqlite_place((folder or Path()) / text)
     scheme, rest = found[1].lower(), text[found.end() :]
     if scheme == "sqlite":
         return _parse_sqlite(rest, folder or Path())
     if not rest.startswith("//") or found[2] not in (None, "+psycopg"):
-        raise _invalid(scheme)
+        raise _make_invalid_error(scheme)
     return _parse_postgresql(rest)
 
 
 def _parse_sqlite(rest: str, folder: Path) -> LedgerPlace:
     if rest in ("", "//"):
-        return _sqlite(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
+        return _make_sqlite_place(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
     if not rest.startswith("///") or len(rest) == len("///") or "?" in rest:
-        raise _invalid("sqlite")
-    return _sqlite(folder / rest[3:])
+        raise _make_invalid_error("sqlite")
+    return _make_sqlite_place(folder / rest[3:])
 
 
-def _sqlite(path: Path) -> LedgerPlace:
+def _make_sqlite_place(path: Path) -> LedgerPlace:
     place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - by text: what is a link stays one
     return LedgerPlace(f"sqlite:///{place}", path=place)
 
@@ -112,9 +112,11 @@ def _parse_postgresql(rest: str) -> LedgerPlace:
         else:
             port = ""
     except ValueError:
-        raise _invalid("postgresql") from None  # it quotes what it takes for a port, which may be a password
+        raise _make_invalid_error("postgresql") from None  # it quotes what it takes for a port, which may be a password
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
-        raise _invalid("postgresql")  # a password that is not encoded: whatever we showed might be a part of it
+        raise _make_invalid_error(
+            "postgresql"
+        )  # a password that is not encoded: whatever we showed might be a part of it
     if parts.username:
         user = f"{parts.username}@"
     else:
@@ -123,5 +125,5 @@ def _parse_postgresql(rest: str) -> LedgerPlace:
     return LedgerPlace(f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}", url=url)
 
 
-def _invalid(found: str) -> LedgerUrlError:
+def _make_invalid_error(found: str) -> LedgerUrlError:
     return LedgerUrlError("the URL of the ledger is not understood", found=f"'{found}:…'", expected=_EXPECTED)

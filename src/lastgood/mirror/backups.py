@@ -17,15 +17,15 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
-from lastgood.mirror.copies import compress, decode_lines, decompressed_lines, encoded_lines
+from lastgood.mirror.copies import compress, decode_lines, decompress_lines, encode_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX, require_there
 from lastgood.notes import read_json
 from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
-from lastgood.values import JsonValue, form
-from lastgood.written import as_written
+from lastgood.values import JsonValue, make_form
+from lastgood.written import redact_written
 
 FACTS_BYTES_MAX = 64 * 1024
 _FACTS_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]{4})\.json", re.ASCII)
@@ -52,7 +52,7 @@ class CheckpointNotEmptyError(LastgoodError):
 class Backup(JsonValue):
     """What a backup holds."""
 
-    json = form(closed=True)
+    json = make_form(closed=True)
 
     id: str
     at_ms: int
@@ -66,15 +66,15 @@ class Backup(JsonValue):
     kept: bool = False
     """True if it is not to be removed with age."""
     sha256: str | None = None
-    """Of the copies, as `digest_of` has it; None of a backup that was made before this was written down."""
+    """Of the copies, as `compute_digest` has it; None of a backup that was made before this was written down."""
 
 
-def backups_folder(checkpoint: Location) -> Location:
+def locate_backups(checkpoint: Location) -> Location:
     """Where the backups of a checkpoint are."""
     return checkpoint.sibling(WORK_SUFFIX) / "backups"
 
 
-def new_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[Backup, bytes]:
+def make_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[Backup, bytes]:
     """A backup of these files, and the bytes of its file.
 
     Args:
@@ -88,19 +88,19 @@ def new_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[B
         id=backup_id,
         at_ms=at_ms,
         query_id=ids[-1] if ids else None,
-        last_planned=newest_in(held, OFFSETS),
-        last_committed=newest_in(held, COMMITS),
+        last_planned=find_newest_in(held, OFFSETS),
+        last_committed=find_newest_in(held, COMMITS),
         files=len(held),
         size=sum(copy.size for copy in held),
-        sha256=digest_of(held),
+        sha256=compute_digest(held),
     )
-    return backup, compress(encoded_lines(held))
+    return backup, compress(encode_lines(held))
 
 
-def digest_of(copies: Iterable[Copy]) -> str:
+def compute_digest(copies: Iterable[Copy]) -> str:
     """SHA-256 of all that copies say, 64 hexadecimal digits; the same in whatever order, and however compressed."""
     digest = hashlib.sha256()
-    for line in encoded_lines(sorted(copies, key=restore_order)):
+    for line in encode_lines(sorted(copies, key=restore_order)):
         digest.update(line)
     return digest.hexdigest()
 
@@ -124,23 +124,23 @@ def write_backup(
 
 def write_facts(storage: WritableStorage, folder: Location, backup: Backup, signer: Signer = _UNASKED) -> None:
     """Write down what a backup holds, signed if there is a key."""
-    told = signer.signed(BACKUP, (backup.id,), as_written(backup.to_json()))
+    told = signer.signed(BACKUP, (backup.id,), redact_written(backup.to_json()))
     storage.write(folder / f"{backup.id}.json", json.dumps(told).encode())
 
 
 def list_backups(storage: Storage, folder: Location) -> list[Backup]:
     """Every backup, oldest first; a file that is none of ours, or says that it is another's, is left out."""
-    found = (_backup_named(storage, folder, each) for each in backup_ids(storage, folder))
+    found = (_read_backup_named(storage, folder, each) for each in list_backup_ids(storage, folder))
     return sorted((each for each in found if each is not None), key=lambda backup: (backup.at_ms, backup.id))
 
 
-def backup_ids(storage: Storage, folder: Location) -> list[str]:
+def list_backup_ids(storage: Storage, folder: Location) -> list[str]:
     """The ids of which there is a file with facts, whatever that says; a file of another name is none of ours."""
     named = (_FACTS_NAME.fullmatch(name) for name in storage.names(folder) or ())
     return [name[1] for name in named if name is not None]
 
 
-def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup | None:
+def _read_backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup | None:
     """The backup whose file bears this name: what it says of its id must agree, since paths are made of that."""
     backup = parse_backup(storage.read(folder / f"{backup_id}.json", limit=FACTS_BYTES_MAX) or b"")
     return backup if backup is not None and backup.id == backup_id else None
@@ -149,14 +149,14 @@ def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup 
 def parse_backup(raw: bytes) -> Backup | None:
     """What the file of a backup says; None if it is none of ours."""
     try:
-        backup = Backup.from_json(_unsigned(read_json(raw)))
+        backup = Backup.from_json(_drop_signature(read_json(raw)))
     except ValueError:
         return None
     numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
     return backup if all(map(is_long, numbers)) and is_time_ms(backup.at_ms) else None
 
 
-def _unsigned(told: Any) -> Any:
+def _drop_signature(told: Any) -> Any:
     return {name: told[name] for name in told if name != SIGNATURE} if isinstance(told, dict) else told
 
 
@@ -206,7 +206,7 @@ def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy
     file = folder / f"{backup.id}.jsonl.gz"
     require_there(storage, file)
     raw = storage.read(file, limit=FILE_BYTES_MAX)
-    copies = list(decode_lines(decompressed_lines(raw or b"", str(file))))
+    copies = list(decode_lines(decompress_lines(raw or b"", str(file))))
     if len(copies) != backup.files or sum(copy.size for copy in copies) != backup.size:
         raise BackupMissingError(
             f"backup {backup.id} is not whole",
@@ -214,7 +214,7 @@ def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy
             found="no such file" if raw is None else f"{len(copies)} files",
             expected=f"{backup.files} files, {backup.size} bytes",
         )
-    if backup.sha256 not in (None, digest_of(copies)):
+    if backup.sha256 not in (None, compute_digest(copies)):
         raise BackupMissingError(
             f"backup {backup.id} is not as it was made",
             subject=str(file),
@@ -261,7 +261,7 @@ def restore_order(copy: Copy) -> tuple[int, int, str]:
     return rank, int(number) if number.isdecimal() else -1, copy.path
 
 
-def newest_in(copies: Iterable[Copy], folder: str) -> int | None:
+def find_newest_in(copies: Iterable[Copy], folder: str) -> int | None:
     """The newest batch id among the copies of one log."""
     names = [copy.path.removeprefix(f"{folder}/") for copy in copies if copy.path.startswith(f"{folder}/")]
     return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -52,12 +52,12 @@ class CopiesTooLargeError(StorageError):
 
 def encode_copies(copies: Iterable[Copy]) -> bytes:
     """One line of JSON for each copy."""
-    return b"".join(encoded_lines(copies))
+    return b"".join(encode_lines(copies))
 
 
-def encoded_lines(copies: Iterable[Copy]) -> Iterator[bytes]:
+def encode_lines(copies: Iterable[Copy]) -> Iterator[bytes]:
     """The same, line by line: not all of them are held."""
-    return map(_line, copies)
+    return map(_encode_line, copies)
 
 
 def decode_copies(raw: bytes) -> Iterator[Copy]:
@@ -68,12 +68,12 @@ def decode_copies(raw: bytes) -> Iterator[Copy]:
 def decode_lines(lines: Iterable[bytes]) -> Iterator[Copy]:
     """The copies in these lines; see `decode_copies`."""
     for line in lines:
-        copy = _copy(line)
+        copy = _parse_copy(line)
         if copy is not None:
             yield copy
 
 
-def without_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes]:
+def drop_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes]:
     """The lines but those of plans and commits of older batches, which are not even parsed."""
     for line in lines:
         found = _BATCH_LINE.match(line)
@@ -94,26 +94,26 @@ def decompress(raw: bytes, subject: str = "copies") -> bytes:
     Raises:
         CopiesTooLargeError: it would take far more room than it does, as no logs do; `subject` names the file.
     """
-    return b"".join(_within(_decompressed(raw), len(raw), subject))
+    return b"".join(_limit_pieces(_decompress_pieces(raw), len(raw), subject))
 
 
-def decompressed_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
+def decompress_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
     """The lines of `decompress` that are long enough for a copy, of which only a few are held at a time.
 
     Raises:
         CopiesTooLargeError: as `decompress`, or a line is longer than that of any file.
     """
     # Counted before anything is parsed: to unpack takes a moment, to read a million lines half a minute.
-    for _ in _within(_decompressed(raw), len(raw), subject):
+    for _ in _limit_pieces(_decompress_pieces(raw), len(raw), subject):
         pass
     rest: list[bytes] = []
     size = 0
-    for piece in _decompressed(raw):
+    for piece in _decompress_pieces(raw):
         first, *more = piece.split(b"\n")
         rest.append(first)
         size += len(first)
         if size > LINE_BYTES_MAX:
-            raise too_large(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+            raise make_too_large_error(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
         if more:
             yield b"".join(rest)
             *whole, last = more
@@ -122,17 +122,17 @@ def decompressed_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
     yield b"".join(rest)
 
 
-def _within(pieces: Iterable[bytes], packed_bytes: int, subject: str) -> Iterator[bytes]:
+def _limit_pieces(pieces: Iterable[bytes], packed_bytes: int, subject: str) -> Iterator[bytes]:
     most = max(_UNPACKED_BYTES_FREE, packed_bytes * _UNPACKED_TIMES_MAX)
     left = most
     for piece in pieces:
         left -= len(piece)
         if left < 0:
-            raise too_large(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
+            raise make_too_large_error(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
         yield piece
 
 
-def too_large(subject: str, found: str) -> CopiesTooLargeError:
+def make_too_large_error(subject: str, found: str) -> CopiesTooLargeError:
     """The error for a file of copies that no lastgood has written."""
     return CopiesTooLargeError(
         "a file of copies is larger, or unpacks to more, than copies of logs can",
@@ -144,7 +144,7 @@ def too_large(subject: str, found: str) -> CopiesTooLargeError:
     )
 
 
-def _decompressed(raw: bytes) -> Iterator[bytes]:
+def _decompress_pieces(raw: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(raw):
         end = yield from _decompress_member(raw, start)
@@ -171,20 +171,20 @@ def _decompress_member(raw: bytes, start: int) -> Generator[bytes, None, int | N
     return None
 
 
-def packed(copies: Iterable[Copy]) -> Iterator[Copy]:
+def pack_copies(copies: Iterable[Copy]) -> Iterator[Copy]:
     """The same copies, whose contents take a tenth of their size until they are asked for.
 
     Those that are neighbours here are best asked for in a row.
     """
     lately: deque[tuple[_Block, bytes]] = deque(maxlen=_BLOCKS_OPEN)
     held = iter(copies)
-    while block := list(itertools.islice(_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
+    while block := list(itertools.islice(_take_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
         contents = _Block([copy.content for copy in block], lately)
         for at, copy in enumerate(block):
             yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, contents, at)
 
 
-def _up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
+def _take_up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
     """The next copies, until they have so many bytes."""
     for copy in copies:
         yield copy
@@ -236,21 +236,21 @@ class _PackedCopy(Copy):
         return self._held if isinstance(self._held, bytes) else self._held.content(self._at)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Copy) and _fields(self) == _fields(other)
+        return isinstance(other, Copy) and _list_fields(self) == _list_fields(other)
 
     def __hash__(self) -> int:
-        return hash(_fields(self))
+        return hash(_list_fields(self))
 
 
-def _fields(copy: Copy) -> tuple[object, ...]:
+def _list_fields(copy: Copy) -> tuple[object, ...]:
     return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
 
 
-def _line(copy: Copy) -> bytes:
+def _encode_line(copy: Copy) -> bytes:
     fields: dict[str, object] = {"path": copy.path, "query": copy.query_id, "seen_ms": copy.seen_ms}
     if copy.modified_ms is not None:
         fields["modified_ms"] = copy.modified_ms
-    text = _text(copy.content)
+    text = _decode_text(copy.content)
     if text is None:
         fields["base64"] = base64.b64encode(copy.content).decode()
     else:
@@ -258,7 +258,7 @@ def _line(copy: Copy) -> bytes:
     return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _text(content: bytes) -> str | None:
+def _decode_text(content: bytes) -> str | None:
     """The content as text; None if it is none, or NUL bytes would make it longer than base64 does.
 
     JSON takes six bytes for a NUL. Spark begins the first entry of a Kafka source with one; a file that is full of them
@@ -272,7 +272,7 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _copy(line: bytes) -> Copy | None:
+def _parse_copy(line: bytes) -> Copy | None:
     try:
         fields = read_json(line, values_max=None if _is_flat(line) else VALUES_MAX)
         content = fields["text"].encode() if "text" in fields else base64.b64decode(fields["base64"], validate=True)

@@ -22,18 +22,18 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, batch_of, parse_log_name
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
     compress,
     decode_lines,
-    decompressed_lines,
+    decompress_lines,
+    drop_batches_before,
     encode_copies,
-    too_large,
-    without_batches_before,
+    make_too_large_error,
 )
-from lastgood.storage.reading import Entry, Location, Storage, allocated_bytes
+from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 
@@ -53,7 +53,7 @@ SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
 _DAY = len("2026-11-21")
 
 
-def mirror_folder(checkpoint: Location) -> Location:
+def locate_mirror(checkpoint: Location) -> Location:
     """Where the mirror of a checkpoint is by default."""
     return checkpoint.sibling(WORK_SUFFIX) / "mirror"
 
@@ -81,7 +81,7 @@ class MirrorWriter:
         Args:
             checkpoint: What is mirrored.
             storage: Its filesystem.
-            folder: The mirror, such as `mirror_folder(checkpoint)`.
+            folder: The mirror, such as `locate_mirror(checkpoint)`.
             target: The filesystem of the mirror.
             writer: A name that no other writer of this mirror has.
             now_ms: The clock, milliseconds since 1970.
@@ -110,7 +110,7 @@ class MirrorWriter:
         found = {path: _Facts.of(entry) for path, entry in self._log_files()}
         count = 0
         wanted = {path: facts for path, facts in found.items() if self._known.get(path) != facts}
-        for number, group in enumerate(_groups(wanted)):
+        for number, group in enumerate(_group(wanted)):
             copies = self._copy(group)
             if copies and self._see_metadata() != query_id:
                 return count  # the checkpoint was replaced meanwhile: nobody can tell whose files these were
@@ -132,7 +132,7 @@ class MirrorWriter:
         found = {path: _Facts.of(entry) for path, entry in self._log_files()}
         size = sum(facts.size or 0 for facts in found.values())
         if size > SNAPSHOT_BYTES_MAX:
-            raise _too_long(self._checkpoint, found, size)
+            raise _make_too_long_error(self._checkpoint, found, size)
         return self._copy(found)
 
     def settle(self) -> None:
@@ -216,7 +216,7 @@ class MirrorWriter:
 
     def _already_mirrored(self) -> dict[str, _Facts]:
         """What the parts and the newest two days hold of the batches in the logs: enough to copy little twice."""
-        batches = [batch_of(path, log) for path, _ in self._log_files() for log in (OFFSETS, COMMITS)]
+        batches = [parse_batch(path, log) for path, _ in self._log_files() for log in (OFFSETS, COMMITS)]
         since = min((each for each in batches if each is not None), default=0)
         newest: dict[str | None, dict[str, tuple[int, _Facts]]] = {}
         seen_ms = -1
@@ -241,7 +241,7 @@ class _Facts:
         return cls(entry.size, entry.modified_ms)
 
 
-def _groups(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:
+def _group(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:
     """The same in their order, in groups that can be held."""
     group: dict[str, _Facts] = {}
     size = 0
@@ -255,7 +255,7 @@ def _groups(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:
         yield group
 
 
-def _too_long(checkpoint: Location, found: Mapping[str, _Facts], size: int) -> CopiesTooLargeError:
+def _make_too_long_error(checkpoint: Location, found: Mapping[str, _Facts], size: int) -> CopiesTooLargeError:
     longest = max(found, key=lambda path: found[path].size or 0)
     return CopiesTooLargeError(
         "the logs of the query are longer than can be backed up",
@@ -280,12 +280,12 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
         StorageError: the mirror cannot be read.
     """
     seen: set[bytes] = set()
-    for name, raw in _mirror_files(storage, folder, days):
+    for name, raw in _read_mirror_files(storage, folder, days):
         if name.endswith(".gz"):
-            lines = decompressed_lines(raw, str(folder / name))
+            lines = decompress_lines(raw, str(folder / name))
         else:
             lines = io.BytesIO(raw)
-        for copy in decode_lines(without_batches_before(lines, since) if since else lines):
+        for copy in decode_lines(drop_batches_before(lines, since) if since else lines):
             what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
             key = blake2b(what + copy.content, digest_size=12).digest()
             if key not in seen:
@@ -293,11 +293,11 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
                 yield copy
 
 
-def _mirror_files(storage: Storage, folder: Location, days: int | None) -> Iterator[tuple[str, bytes]]:
+def _read_mirror_files(storage: Storage, folder: Location, days: int | None) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file, of which a few are read ahead."""
     with ThreadPoolExecutor(_FILES_AHEAD) as pool:
-        parts = pool.submit(_names, storage, folder / "parts", ".jsonl")
-        merged = _names(storage, folder, ".gz")
+        parts = pool.submit(_list_names, storage, folder / "parts", ".jsonl")
+        merged = _list_names(storage, folder, ".gz")
         if days is not None:
             newest = sorted({name[:_DAY] for name in merged})[-days:]
             merged = [name for name in merged if name[:_DAY] in newest]
@@ -305,12 +305,12 @@ def _mirror_files(storage: Storage, folder: Location, days: int | None) -> Itera
         for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
             waiting.append((name, pool.submit(storage.read, folder / name, limit=_AHEAD_BYTES_MAX + 1)))
             if len(waiting) == _FILES_AHEAD:
-                yield _whole(storage, folder, *waiting.popleft())
+                yield _read_whole(storage, folder, *waiting.popleft())
         for name, begun in waiting:
-            yield _whole(storage, folder, name, begun)
+            yield _read_whole(storage, folder, name, begun)
 
 
-def _whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:
+def _read_whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:
     """Name and content of a file that was read ahead; of a long one only its beginning was."""
     content = begun.result() or b""
     if len(content) > _AHEAD_BYTES_MAX:
@@ -329,11 +329,11 @@ def require_there(storage: Storage, file: Location) -> None:
     entry = storage.stat(file)
     size = 0 if entry is None else entry.size or 0
     if size > FILE_BYTES_MAX:
-        raise too_large(str(file), f"{size:,} bytes")
-    there = allocated_bytes(storage, file)
+        raise make_too_large_error(str(file), f"{size:,} bytes")
+    there = find_allocated_bytes(storage, file)
     if there is not None and size > _AHEAD_BYTES_MAX + there * _HOLES_TIMES_MAX:
-        raise too_large(str(file), f"{size:,} bytes, of which {there:,} are there")
+        raise make_too_large_error(str(file), f"{size:,} bytes, of which {there:,} are there")
 
 
-def _names(storage: Storage, folder: Location, ending: str) -> list[str]:
+def _list_names(storage: Storage, folder: Location, ending: str) -> list[str]:
     return sorted(entry.name for entry in storage.scan(folder, facts=False) or () if entry.name.endswith(ending))

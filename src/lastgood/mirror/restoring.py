@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.copies import Copy, standing
+from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
-from lastgood.errors import LastgoodError, command_line
+from lastgood.errors import LastgoodError, format_command_line
 from lastgood.mirror.backups import (
     CheckpointNotEmptyError,
     restore_order,
 )
-from lastgood.mirror.mirror import mirror_folder
+from lastgood.mirror.mirror import locate_mirror
 from lastgood.signing import Signer
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
@@ -34,7 +34,7 @@ def require_lost(checkpoint: Checkpoint, location: Location) -> None:
             subject=str(location),
             found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
             expected="empty logs: only a lost checkpoint is restored",
-            next=command_line("inspect", location),
+            next=format_command_line("inspect", location),
         )
 
 
@@ -54,7 +54,7 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
     _refuse_other_content(storage, location, copies)
     checksums = _list_left_over_checksums(lost)
     for copy in copies:
-        checksum = _checksum(copy.path)
+        checksum = _name_checksum(copy.path)
         if checksum in checksums:
             # Safe: it is the checksum of a file that is gone. Hadoop would hold it against the one that comes back.
             storage.remove(location / checksum)
@@ -85,7 +85,7 @@ def _list_left_over_checksums(checkpoint: Checkpoint) -> set[str]:
     return {f"{folder}/{name}" for folder, listing in listings.items() for name in listing.stale_checksums}
 
 
-def _checksum(path: str) -> str:
+def _name_checksum(path: str) -> str:
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"
 
@@ -94,39 +94,41 @@ def choose_newest(copies: Iterable[Copy]) -> list[Copy]:
     """What counts of the newest query in a mirror, as much as Spark itself keeps of each log."""
     held = list(copies)
     newest = max(held, key=lambda copy: copy.seen_ms, default=None)
-    current = standing(copy for copy in held if newest is not None and copy.query_id == newest.query_id)
-    oldest = _oldest_kept(current)
-    kept = (copy for copy in current.values() if _log_id(copy.path) >= oldest[_folder(copy.path)])
+    current = select_standing(copy for copy in held if newest is not None and copy.query_id == newest.query_id)
+    oldest = _find_oldest_kept(current)
+    kept = (copy for copy in current.values() if _parse_log_id(copy.path) >= oldest[_take_folder(copy.path)])
     return sorted(kept, key=restore_order)
 
 
-def _oldest_kept(paths: Iterable[str]) -> dict[str, int]:
+def _find_oldest_kept(paths: Iterable[str]) -> dict[str, int]:
     """The oldest entry to restore, per folder: of a log the newest batches, of a source's all since its compact one."""
     oldest: dict[str, int] = {}
     for path in paths:
-        folder = _folder(path)
+        folder = _take_folder(path)
         if folder in (OFFSETS, COMMITS):
-            first = _log_id(path) + 1 - _BATCHES_RESTORED
+            first = _parse_log_id(path) + 1 - _BATCHES_RESTORED
         elif path.endswith(COMPACT_SUFFIX):
-            first = _log_id(path)
+            first = _parse_log_id(path)
         else:
             first = 0
         oldest[folder] = max(first, oldest.get(folder, 0))
     return oldest
 
 
-def _folder(path: str) -> str:
+def _take_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _log_id(path: str) -> int:
+def _parse_log_id(path: str) -> int:
     log = parse_log_name(path.rpartition("/")[2], compactible=True)
     return log.batch_id if log else 0
 
 
-def mirror_unsigned(signer: Signer, typed: str, location: Location) -> LastgoodError:
+def make_mirror_unsigned_error(signer: Signer, typed: str, location: Location) -> LastgoodError:
     """The error where there is a key, and a checkpoint is to come back from a mirror, which nobody signs."""
-    error = signer.missing(mirror_folder(location), "a mirror, which is as much worth as the logs that it copies")
+    error = signer.missing(locate_mirror(location), "a mirror, which is as much worth as the logs that it copies")
     error.effect = "nothing was written"
-    error.next = f"{command_line('backup', 'restore', typed, '--from', 'last')}, or --unsigned-mirror if you trust it"
+    error.next = (
+        f"{format_command_line('backup', 'restore', typed, '--from', 'last')}, or --unsigned-mirror if you trust it"
+    )
     return error

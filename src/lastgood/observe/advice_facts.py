@@ -33,7 +33,7 @@ _MOUNTS = Path("/proc/self/mounts")
 _OWN_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs", "f2fs", "jfs", "reiserfs")
 
 
-def advice_facts(
+def find_advice_facts(
     query: OpenQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
 ) -> AdviceFacts:
     """What is known around a checkpoint that advice rests on.
@@ -45,17 +45,17 @@ def advice_facts(
         mounts: Where the system lists what is mounted.
     """
     storage, location = query.storage, query.location
-    questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, query)}
+    questions: dict[str, Callable[[], Any]] = {"records": partial(_read_recorded, query)}
     if location.name:
         questions["topics"] = partial(read_topic_ids, storage, location, query.query_id)
-    places = _possible_tables(location)
+    places = _list_possible_tables(location)
     for kind, folder in places:
         if kind.is_at is not None:
             questions[f"{kind.name} {folder}"] = partial(kind.is_at, storage, folder)
     oldest = query.checkpoint.offsets.ids.oldest
     if oldest and len(query.checkpoint.offsets.ids) <= RETAINED_DEFAULT:
-        questions["metadata"] = partial(_modified, storage, location / METADATA)
-        questions["oldest"] = partial(_modified, storage, location / f"{OFFSETS}/{oldest}")
+        questions["metadata"] = partial(_find_modified, storage, location / METADATA)
+        questions["oldest"] = partial(_find_modified, storage, location / f"{OFFSETS}/{oldest}")
     answers = ask_all(
         list(questions.values()),
         parallel=storage.parallel,
@@ -68,26 +68,26 @@ def advice_facts(
     return replace(
         recorded,
         topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
-        filesystem=_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
+        filesystem=_find_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
         table=next(tables, None),
         metadata_modified_ms=found.get("metadata"),
         oldest_plan_modified_ms=found.get("oldest"),
-        query_ids=_query_ids(query),
-        max_downtime_ms=_max_downtime_ms(query, max_downtime_ms),
+        query_ids=_list_query_ids(query),
+        max_downtime_ms=_choose_max_downtime_ms(query, max_downtime_ms),
         spark=spark,
     )
 
 
-def query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) -> AdviceFacts:
+def select_query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) -> AdviceFacts:
     """Of these facts those on which more than advice rests.
 
     What was recorded of the query, its topics' ids, and how long it may be down.
 
     Args:
-        query: See `advice_facts`.
-        max_downtime_ms: See `advice_facts`.
+        query: See `find_advice_facts`.
+        max_downtime_ms: See `find_advice_facts`.
     """
-    questions: list[Callable[[], Any]] = [partial(_recorded, query)]
+    questions: list[Callable[[], Any]] = [partial(_read_recorded, query)]
     if query.location.name:
         questions.append(partial(read_topic_ids, query.storage, query.location, query.query_id))
     answers = ask_all(
@@ -101,28 +101,28 @@ def query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) -> Advi
     return replace(
         facts,
         topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})},
-        max_downtime_ms=_max_downtime_ms(query, max_downtime_ms),
+        max_downtime_ms=_choose_max_downtime_ms(query, max_downtime_ms),
     )
 
 
-def _max_downtime_ms(query: OpenQuery, said_ms: int | None) -> int | None:
+def _choose_max_downtime_ms(query: OpenQuery, said_ms: int | None) -> int | None:
     """What is said now counts before what the configuration of the pipeline says."""
     return query.target.max_downtime_ms if said_ms is None else said_ms
 
 
-def _possible_tables(location: Location) -> list[tuple[SinkKind, Location]]:
+def _list_possible_tables(location: Location) -> list[tuple[SinkKind, Location]]:
     """What to look for, and in which of the folders above; nearest first, not in the root."""
     above = [str(path) for path in PurePosixPath(location.path).parents][:_FOLDERS_ABOVE]
     kinds = [kind for kind in SINK_KINDS.values() if kind.is_at is not None]
     return [(kind, replace(location, path=path)) for path in above if path != "/" for kind in kinds]
 
 
-def _modified(storage: Storage, file: Location) -> int | None:
+def _find_modified(storage: Storage, file: Location) -> int | None:
     found = storage.stat(file)
     return found.modified_ms if found else None
 
 
-def _own_disk(location: Location, mounts: Path) -> str | None:
+def _find_own_disk(location: Location, mounts: Path) -> str | None:
     """The kind of file system, if it is one of this machine's own disks and not a share or a mounted object store."""
     if location.scheme != "file":
         return None
@@ -132,7 +132,7 @@ def _own_disk(location: Location, mounts: Path) -> str | None:
     except OSError:  # not Linux
         return None
     mounted = [line.split(" ")[1:3] for line in lines if line.count(" ") > 2]
-    holding = [(_unescaped(folder), kind) for folder, kind in reversed(mounted)]  # a later one hides an earlier one
+    holding = [(_unescape(folder), kind) for folder, kind in reversed(mounted)]  # a later one hides an earlier one
     around = [(len(folder), kind) for folder, kind in holding if path.is_relative_to(folder)]
     kind = None
     if around:
@@ -140,18 +140,18 @@ def _own_disk(location: Location, mounts: Path) -> str | None:
     return kind if kind in _OWN_DISKS else None
 
 
-def _unescaped(folder: str) -> str:
+def _unescape(folder: str) -> str:
     r"""A folder as it is named; the kernel writes a blank as `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
 
 
-def _query_ids(query: OpenQuery) -> tuple[str, ...]:
+def _list_query_ids(query: OpenQuery) -> tuple[str, ...]:
     """The ids in the mirror, in the order in which they were seen."""
     copies = sorted(query.seen.copies, key=lambda copy: copy.seen_ms)
     return tuple(query_id for query_id, _ in groupby(copy.query_id for copy in copies) if query_id is not None)
 
 
-def _recorded(query: OpenQuery) -> AdviceFacts | None:
+def _read_recorded(query: OpenQuery) -> AdviceFacts | None:
     """Batches and runs from the records beside a checkpoint."""
     if not query.location.name:
         return None
@@ -160,21 +160,21 @@ def _recorded(query: OpenQuery) -> AdviceFacts | None:
     if not names:
         return None
     from lastgood.observe.recorded import (  # noqa: PLC0415 - 10 ms that a query without a recorder need not pay
-        newest_records,
-        recorded_batches,
-        recorded_kafka_sources,
-        recorded_runs,
-        recorded_subscriptions,
-        recorded_topic_ids,
+        count_recorded_kafka_sources,
+        list_recorded_batches,
+        list_recorded_runs,
+        list_recorded_subscriptions,
+        list_recorded_topic_ids,
+        read_newest_records,
     )
 
-    records = newest_records(query.storage, folder, names)
-    batches = recorded_batches(records, query.query_id)
+    records = read_newest_records(query.storage, folder, names)
+    batches = list_recorded_batches(records, query.query_id)
     return AdviceFacts(
         batches=batches,
-        runs=recorded_runs(records),
-        topic_ids=recorded_topic_ids(records, query.query_id),
-        subscriptions=recorded_subscriptions(records, query.query_id),
-        kafka_sources=recorded_kafka_sources(records, query.query_id),
+        runs=list_recorded_runs(records),
+        topic_ids=list_recorded_topic_ids(records, query.query_id),
+        subscriptions=list_recorded_subscriptions(records, query.query_id),
+        kafka_sources=count_recorded_kafka_sources(records, query.query_id),
         is_stateful=any(batch.state_rows is not None for batch in batches),
     )

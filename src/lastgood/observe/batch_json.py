@@ -13,12 +13,12 @@ from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.rows import BatchRow
 from lastgood.observe.shown import SinkComparison
 from lastgood.query.history import SourceRead
-from lastgood.query.kafka import not_served
+from lastgood.query.kafka import find_not_served
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, union
+from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, unite
 
 
-def head_json(query: OpenQuery, comparison: SinkComparison) -> dict[str, Any]:
+def encode_head(query: OpenQuery, comparison: SinkComparison) -> dict[str, Any]:
     """What the JSON begins with: the checkpoint, and what was asked beside it."""
     told = [
         {
@@ -34,17 +34,17 @@ def head_json(query: OpenQuery, comparison: SinkComparison) -> dict[str, Any]:
     return {**query.to_json(), "sinks": told}
 
 
-def row_json(row: BatchRow, comparison: SinkComparison) -> dict[str, Any]:
+def encode_row(row: BatchRow, comparison: SinkComparison) -> dict[str, Any]:
     """A batch with what the sinks show of it."""
     return {**row.to_json(), "sinks": [each.to_json() for each in comparison.of(row)]}
 
 
-def batch_json(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
-    """One batch in full: `row_json`, what its commit says, its pinned confs, how to process it again."""
+def encode_batch(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
+    """One batch in full: `encode_row`, what its commit says, its pinned confs, how to process it again."""
     record = query.records([row.batch])[row.batch]
     commit = record.commit if isinstance(record.commit, CommitEntry) else None
     kafka = query.seen.kafka
-    expired = _expired(row, kafka)
+    expired = _find_expired(row, kafka)
     next_batch_watermark_ms = commit.next_batch_watermark_ms if commit else None
     if isinstance(record.offsets, OffsetEntry):
         conf = dict(sorted(record.offsets.conf.items()))
@@ -55,27 +55,27 @@ def batch_json(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
     if expired is not None:
         expired_json = ranges_to_json(expired)
     return {
-        **row_json(row, SinkComparison(query, query.seen.sinks)),
+        **encode_row(row, SinkComparison(query, query.seen.sinks)),
         "next_batch_watermark_ms": next_batch_watermark_ms,
         "conf": conf,
-        "again": again(row, query, bootstrap),
+        "again": list_commands_again(row, query, bootstrap),
         "expired": expired_json,
     }
 
 
-def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
+def _find_expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
     """What the batch read and Kafka no longer has; None if that is not known."""
-    whole: Ranges = reduce(union, (read.ranges for read in row.reads if read.ranges), {})
+    whole: Ranges = reduce(unite, (read.ranges for read in row.reads if read.ranges), {})
     if facts is None or not whole or any(read.unresolved for read in row.reads):
         return None
     earliest = facts.earliest
     known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
     if not known:
         return None
-    return not_served(whole, facts)
+    return find_not_served(whole, facts)
 
 
-def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list[str]:
+def list_commands_again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list[str]:
     """What to type to read the input of a batch once more, as a batch query of Spark."""
     if bootstrap is None:
         servers = "…"
@@ -83,7 +83,7 @@ def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list
         servers = f'"{bootstrap}"'
     lines = []
     for read in row.reads:
-        spans = _spans(read)
+        spans = _resolve_spans(read)
         if spans:
             start = {topic: {str(p): first for p, (first, _) in each.items()} for topic, each in spans.items()}
             end = {topic: {str(p): last for p, (_, last) in each.items()} for topic, each in spans.items()}
@@ -99,7 +99,7 @@ def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list
     return lines
 
 
-def _spans(read: SourceRead) -> dict[str, dict[int, Range]]:
+def _resolve_spans(read: SourceRead) -> dict[str, dict[int, Range]]:
     """From where to where a batch query has to read each partition; where that is the earliest, Spark looks it up."""
     found = {
         topic: {each: (parts[0][0], parts[-1][1]) for each, parts in partitions.items()}

@@ -11,11 +11,11 @@ from typing import TypeVar
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import StorageError
-from lastgood.mirror.mirror import mirror_folder
+from lastgood.mirror.mirror import locate_mirror
 from lastgood.settings.target import Target
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _DEPTH_MAX = 40
 """A lake is not that deep; what is, lists itself without end."""
@@ -32,7 +32,7 @@ _PARTS = frozenset((*_LOGS, f"{SOURCES}/", f"{STATE}/"))
 class Reach(JsonValue):
     """How far below a folder checkpoints were sought; filled while that goes on."""
 
-    json = form("folders whole=is_whole ended links=_links")
+    json = make_form("folders whole=is_whole ended links=_links")
     """The object `looked` of `status FOLDER --format json`."""
 
     folders_max: int = FOLDERS_MAX
@@ -74,14 +74,14 @@ def is_root(target: Target) -> bool:
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
     location = target.location
-    storage = _leaving_links_out(open_storage(location))
+    storage = _leave_links_out(open_storage(location))
     names = list(storage.names(location) or ())
     if not names or _is_checkpoint(storage, location, names):
         return False
-    return not location.name or not list(storage.names(mirror_folder(location)) or ())
+    return not location.name or not list(storage.names(locate_mirror(location)) or ())
 
 
-def checkpoints_below(storage: Storage, folder: Location, reach: Reach | None = None) -> Iterator[Location]:
+def find_checkpoints_below(storage: Storage, folder: Location, reach: Reach | None = None) -> Iterator[Location]:
     """Every checkpoint below a folder, and whatever may be one.
 
     That is a folder that cannot be listed, and one whose work folder is still there, whatever it holds. Nothing is
@@ -107,14 +107,14 @@ def checkpoints_below(storage: Storage, folder: Location, reach: Reach | None = 
             return None, True
 
     reach = reach or Reach()
-    storage = _leaving_links_out(storage)
+    storage = _leave_links_out(storage)
     level, worked_on, end = [folder], set[Location](), reach.clock() + reach.seconds_max
     with ThreadPoolExecutor(storage.parallel) as pool:
         for _ in range(_DEPTH_MAX):
             looked = level[: max(0, reach.folders_max - reach.folders)]
             if len(looked) < len(level):
                 reach.ended = f"not into more than {reach.folders_max:,}"
-            found = _in_time(zip(looked, pool.map(listed, looked), strict=True), end, reach)
+            found = _take_in_time(zip(looked, pool.map(listed, looked), strict=True), end, reach)
             level = []
             for place, (names, is_one) in found:
                 if is_one or place in worked_on:
@@ -132,7 +132,7 @@ def checkpoints_below(storage: Storage, folder: Location, reach: Reach | None = 
         reach.links = dict(storage.left_out) if isinstance(storage, LocalStorage) else {}
 
 
-def _in_time(found: Iterator[_Found], end: float, reach: Reach) -> Iterator[_Found]:
+def _take_in_time(found: Iterator[_Found], end: float, reach: Reach) -> Iterator[_Found]:
     """The folders that were listed, until time is up."""
     for each in found:
         if reach.clock() > end:
@@ -142,7 +142,7 @@ def _in_time(found: Iterator[_Found], end: float, reach: Reach) -> Iterator[_Fou
         yield each
 
 
-def _leaving_links_out(storage: Storage) -> Storage:
+def _leave_links_out(storage: Storage) -> Storage:
     if not isinstance(storage, LocalStorage):
         return storage
     return storage.leaving_links_out()

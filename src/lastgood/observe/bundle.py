@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from lastgood import __version__
 from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
 from lastgood.bundle.shareable import from_json, to_json
-from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
+from lastgood.bundle.stand_ins import make_checksum_stand_in, make_stand_in
 from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, tree_from_json
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import Copy
@@ -37,18 +37,18 @@ from lastgood.checkpoint.layout import (
     classify,
 )
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.checkpoint.state import Loads, unique_ids_of
+from lastgood.checkpoint.state import Loads, find_unique_ids
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
 from lastgood.errors import StorageError, UsageError
 from lastgood.failures.classify import Failure
 from lastgood.mirror.copies import encode_copies
-from lastgood.mirror.mirror import mirror_folder, read_mirror
+from lastgood.mirror.mirror import locate_mirror, read_mirror
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.open_query import OpenQuery
-from lastgood.observe.recorded import newest_files, tail_of
+from lastgood.observe.recorded import read_tail, select_newest_files
 from lastgood.query.observation import Observation
 from lastgood.records.files import parse_records
-from lastgood.redaction import redacted
+from lastgood.redaction import redact
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
 from lastgood.storage.reading import (
@@ -59,8 +59,8 @@ from lastgood.storage.reading import (
     Storage,
     parse_location,
 )
-from lastgood.storage.rights import WORK_SUFFIX, private
-from lastgood.values import JsonValue, ShapeError, form
+from lastgood.storage.rights import WORK_SUFFIX, open_privately
+from lastgood.values import JsonValue, ShapeError, make_form
 
 _WORLD, _FAILURES = "world.json", "failures.json"
 _NOT_SAVED = frozenset({"checkpoint", "copies", "copied_since", "recalled", "repair"})
@@ -85,7 +85,7 @@ FoundT = TypeVar("FoundT")
 class SavedBundle(JsonValue):
     """A bundle that was written."""
 
-    json = form("path parts size", texts="path")
+    json = make_form("path parts size", texts="path")
     """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
 
     path: Path
@@ -118,7 +118,7 @@ class Bundle:
         """
         checkpoint = read_checkpoint(self.storage, self.location, batches=batches)
         if self.location.name:
-            mirror = tuple(read_mirror(self.storage, mirror_folder(self.location)))
+            mirror = tuple(read_mirror(self.storage, locate_mirror(self.location)))
         else:
             mirror = ()
         seen = Observation(checkpoint, mirror, **self._saved[_WORLD])
@@ -156,9 +156,9 @@ def save_bundle(path: Path, query: OpenQuery, *, failures: Sequence[Failure] = (
     """
     try:
         _refuse(path, query.location)
-        with open(path, "xb", opener=private) as stream:
+        with open(path, "xb", opener=open_privately) as stream:
             try:
-                with BundleWriter(stream, _about(query)) as writer:
+                with BundleWriter(stream, _describe_about(query)) as writer:
                     _write(writer, query, failures)
                     parts = writer.finish()
             except BaseException:
@@ -180,8 +180,8 @@ def open_bundle(path: Path) -> Bundle:
     archive = BundleArchive(path)
     try:
         location = parse_location(str(archive.manifest.get("location")))
-        tree = tree_from_json(_roots(location), archive.read_json(LISTING))
-        saved = {_WORLD: _world_fields(archive.read_json(_WORLD))}
+        tree = tree_from_json(_name_roots(location), archive.read_json(LISTING))
+        saved = {_WORLD: _decode_world_fields(archive.read_json(_WORLD))}
         saved[_FAILURES] = from_json(tuple[Failure, ...], archive.read_json(_FAILURES))
         return Bundle(archive, location, tree, saved)
     except (ShapeError, KafkaFactsError, LocationInvalidError) as error:
@@ -198,20 +198,20 @@ def _refuse(path: Path, location: Location) -> None:
     if not path.parent.is_dir():
         raise UsageError("there is no such folder", subject=str(path.parent), expected="a folder for the bundle")
     folder = Path(os.path.realpath(path.parent))
-    own = [Path(os.path.realpath(root.path)) for root in _roots(location).values() if root.scheme == "file"]
+    own = [Path(os.path.realpath(root.path)) for root in _name_roots(location).values() if root.scheme == "file"]
     if any(folder.is_relative_to(root) for root in own):
         raise UsageError("a bundle does not belong into the checkpoint", subject=str(path), expected="another folder")
 
 
-def _roots(location: Location) -> dict[str, Location]:
+def _name_roots(location: Location) -> dict[str, Location]:
     return {CHECKPOINT: location, **({WORK: location.sibling(WORK_SUFFIX)} if location.name else {})}
 
 
-def _about(query: OpenQuery) -> dict[str, Any]:
+def _describe_about(query: OpenQuery) -> dict[str, Any]:
     return {
         "lastgood": __version__,
         "python": platform.python_version(),
-        "location": redacted(str(query.location)),
+        "location": redact(str(query.location)),
         "is_remote": query.storage.parallel >= PARALLEL_REMOTE,
         "saved_at_ms": query.seen.now_ms,
     }
@@ -219,18 +219,18 @@ def _about(query: OpenQuery) -> dict[str, Any]:
 
 def _write(writer: BundleWriter, query: OpenQuery, failures: Sequence[Failure]) -> None:
     storage = query.storage
-    tree = BundleTree(_roots(query.location))
+    tree = BundleTree(_name_roots(query.location))
     with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
         _list_checkpoint(storage, query.location, tree, pool)
         chosen = _Chosen(query, tree)
-        for contents in _each(pool, chosen.contents, chosen.paths()):
+        for contents in _ask_each(pool, chosen.contents, chosen.paths()):
             for path, content in contents:
                 writer.add(path, content)
-        work = {**_mirror(query), **dict(_records(query, pool))}
+        work = {**_read_mirror(query), **dict(_read_records(query, pool))}
     for path, content in work.items():
         tree.add_file(path, len(content), None)
         writer.add(path, content)
-    writer.add_json(_WORLD, _world_json(query.seen))
+    writer.add_json(_WORLD, _encode_world(query.seen))
     writer.add_json(_FAILURES, to_json(tuple(failures)))
     writer.add_json(LISTING, tree.to_json())
 
@@ -246,7 +246,7 @@ def _list_checkpoint(storage: Storage, location: Location, tree: BundleTree, poo
         below = []
         for (path, folder), entries in zip(level, listed, strict=True):
             for entry in entries:
-                inner = f"{path}/{redacted(entry.name)}"
+                inner = f"{path}/{redact(entry.name)}"
                 if not entry.is_folder:
                     tree.add_file(inner, entry.size, entry.modified_ms)
                     continue
@@ -267,7 +267,7 @@ class _Chosen:
         logs = (checkpoint.offsets, checkpoint.commits)
         self._oldest = {log.folder: min(log.ids.last(_BATCHES_MAX), default=0) for log in logs}
         self._checked = {log.folder: min(log.ids.last(_CHECKSUMS_MAX), default=0) for log in logs}
-        self._looked_into = set(_looked_into(checkpoint))
+        self._looked_into = set(_list_looked_into(checkpoint))
 
     def paths(self) -> Iterator[str]:
         return (path for path in self._sizes if is_part(f"{CHECKPOINT}/{path}") and self._is_chosen(path))
@@ -292,7 +292,7 @@ class _Chosen:
         raw = self._storage.read(self._location / path, limit=limit + 1)
         if raw is None or (len(raw) > limit and not isinstance(kind, StateStoreFile)):
             return []
-        kept = stand_in(kind, raw[:limit])
+        kept = make_stand_in(kind, raw[:limit])
         if kept is None:
             found = []
         else:
@@ -304,39 +304,39 @@ class _Chosen:
             if beside in self._sizes:
                 checksum = self._storage.read(self._location / beside, limit=limit)
             if checksum is not None:
-                found.append((f"{CHECKPOINT}/{beside}", checksum_stand_in(checksum, raw, kept)))
+                found.append((f"{CHECKPOINT}/{beside}", make_checksum_stand_in(checksum, raw, kept)))
         return found
 
 
-def _looked_into(checkpoint: Checkpoint) -> Iterator[str]:
+def _list_looked_into(checkpoint: Checkpoint) -> Iterator[str]:
     """The files of the state that a reader of this checkpoint opens: those that a load of its newest versions reads."""
     state, committed = checkpoint.state, checkpoint.last_committed
     versions = range((committed or 0) + 1, (committed or 0) + (2 if checkpoint.orphan is None else 3))
     for operator in state.operators if state and committed is not None else ():
         for store in operator.stores:
-            loads = Loads(store, unique_ids_of(store, state.commits if state else {}))
+            loads = Loads(store, find_unique_ids(store, state.commits if state else {}))
             loaded = itertools.chain.from_iterable(map(loads.path, versions))
             files = {*loaded, *store.snapshots, *store.lineages}
             yield from (f"{store.folder}/{file.name}" for file in files)
 
 
-def _each(pool: Executor, ask: Callable[[ItemT], FoundT], items: Iterable[ItemT]) -> Iterator[FoundT]:
+def _ask_each(pool: Executor, ask: Callable[[ItemT], FoundT], items: Iterable[ItemT]) -> Iterator[FoundT]:
     """Answers in order, of which only a few are held at a time."""
     rest = iter(items)
     while chunk := list(itertools.islice(rest, _CHUNK)):
         yield from pool.map(ask, chunk)
 
 
-def _mirror(query: OpenQuery) -> dict[str, bytes]:
+def _read_mirror(query: OpenQuery) -> dict[str, bytes]:
     """The newest copies of the mirror, as one part of it."""
     if not query.location.name:
         return {}
-    folder = mirror_folder(query.location)
+    folder = locate_mirror(query.location)
     copies = query.seen.copies or tuple(read_mirror(query.storage, folder, days=_MIRROR_DAYS))
     kept: list[Copy] = []
     left = _MIRROR_BYTES_MAX
     for copy in sorted(copies, key=lambda each: each.seen_ms, reverse=True):
-        content = stand_in(classify(copy.path), copy.content)
+        content = make_stand_in(classify(copy.path), copy.content)
         left -= len(content or b"")
         if left < 0:
             break
@@ -347,25 +347,25 @@ def _mirror(query: OpenQuery) -> dict[str, bytes]:
     return {_MIRROR: encode_copies(reversed(kept))}
 
 
-def _records(query: OpenQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
+def _read_records(query: OpenQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
     """The newest records, without the words of exceptions."""
     if not query.location.name:
         return
     folder = query.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
-    names = newest_files(query.storage.names(folder) or ())
-    contents = pool.map(lambda name: tail_of(query.storage, folder / name), names)
+    names = select_newest_files(query.storage.names(folder) or ())
+    contents = pool.map(lambda name: read_tail(query.storage, folder / name), names)
     for name, content in zip(names, contents, strict=True):
         records = [to_json(record.to_json()) for record in parse_records(content).records]
         yield f"{WORK}/{RECORDS_FOLDER}/{name}", b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def _world_json(world: Observation) -> dict[str, Any]:
+def _encode_world(world: Observation) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(Observation) if field.name not in _NOT_SAVED]
     told = {name: to_json(getattr(world, name)) for name in names}
     return {**told, "kafka": None if world.kafka is None else to_json(world.kafka.to_json())}
 
 
-def _world_fields(told: Any) -> dict[str, Any]:
+def _decode_world_fields(told: Any) -> dict[str, Any]:
     """The fields of a world but its checkpoint; those that are missing keep their defaults.
 
     Raises:

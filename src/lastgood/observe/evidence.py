@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, UsageError
-from lastgood.redaction import without_login
-from lastgood.settings.target import Target, known_here
+from lastgood.redaction import hide_login
+from lastgood.settings.target import Target, find_known_here
 from lastgood.sources.unasked import REPLAYS
 
 _TOPIC_IS_THE_SAME = "--topic-is-the-same"
@@ -67,7 +67,7 @@ class EvidenceOptions:
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
-        given = [("--sink", without_login(sink)) for sink in self.sinks]
+        given = [("--sink", hide_login(sink)) for sink in self.sinks]
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
@@ -76,7 +76,7 @@ class EvidenceOptions:
         return (*(word for name, value in given if value for word in (name, value)), *flags)
 
 
-def asked_of(
+def make_asked(
     target: Target, options: EvidenceOptions, *, spark: str | None = None, fail_on_data_loss: bool = True
 ) -> Asked:
     """How a verb was called, for the commands that it prints.
@@ -91,45 +91,45 @@ def asked_of(
         spark: The version that will start; None: nobody said it.
         fail_on_data_loss: As the Kafka source has it.
     """
-    start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
-    known = target if target.name is not None else _by_whose_name(target, options)
+    start = list_start_words(spark, fail_on_data_loss=fail_on_data_loss)
+    known = target if target.name is not None else _find_by_whose_name(target, options)
     if known is not None and known.name is not None:
         return Asked(known.name, options.beyond(known).words(), start)
     return Asked(evidence=options.of(target).words(), start=start, policy=target.config.named)
 
 
-def said_of(target: Target, options: EvidenceOptions) -> Asked:
+def make_asked_at_location(target: Target, options: EvidenceOptions) -> Asked:
     """The same of a query that is told by its location, with no more said than that and the options.
 
     Args:
         target: Its location, or its name here.
         options: Where else to look.
     """
-    known = _by_whose_name(Target(target.typed, config=target.config), options)
+    known = _find_by_whose_name(Target(target.typed, config=target.config), options)
     if known is None or known.name is None:
         return Asked(target.typed, options.words())
     return Asked(known.name, options.beyond(known).words())
 
 
-def _by_whose_name(target: Target, options: EvidenceOptions) -> Target | None:
+def _find_by_whose_name(target: Target, options: EvidenceOptions) -> Target | None:
     """The query here whose name says what no command may show, and nothing else; None if there is none, or no need."""
     said = options.of(target)
-    if target.config.named is not None or all(without_login(sink) == sink for sink in said.sinks):
+    if target.config.named is not None or all(hide_login(sink) == sink for sink in said.sinks):
         return None
     try:
-        known = known_here(target.checkpoint, target.config)
+        known = find_known_here(target.checkpoint, target.config)
     except LastgoodError:  # whoever types the command is told what is wrong with the configuration
         return None
     return known if known is not None and said.of(known) == said else None
 
 
-def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
+def list_start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
     """What was said of the Spark that will start, as words of a command line."""
     version = () if spark is None else ("--spark", spark)
     return version if fail_on_data_loss else (*version, "--fail-on-data-loss", "false")
 
 
-def options_of(words: Sequence[str]) -> EvidenceOptions:
+def parse_options(words: Sequence[str]) -> EvidenceOptions:
     """The options that `EvidenceOptions.words` has written down.
 
     Raises:

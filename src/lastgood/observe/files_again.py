@@ -10,26 +10,26 @@ from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.errors import ExtraMissingError
 from lastgood.observe.hosts import open_named
 from lastgood.observe.open_query import OpenQuery
-from lastgood.query.spans import stands
+from lastgood.query.spans import list_stands
 from lastgood.sources.files.facts import WrittenAgain
-from lastgood.sources.files.folders import written_again
+from lastgood.sources.files.folders import find_written_again
 
 
-def files_again(query: OpenQuery) -> Mapping[str, WrittenAgain]:
+def find_files_again(query: OpenQuery) -> Mapping[str, WrittenAgain]:
     """What became of the files that committed batches have read, by source; of a log that was read, and no more."""
     checkpoint, open_at = query.checkpoint, open_named(query)
     found = {}
-    for stand in stands(checkpoint):
+    for stand in list_stands(checkpoint):
         if isinstance(stand.start, FileOffset):
-            logged = _logged(checkpoint, stand.source_id)
+            logged = _list_logged(checkpoint, stand.source_id)
             try:
-                found[stand.source_id] = written_again(logged, stand.start.log_offset, open_at=open_at)
+                found[stand.source_id] = find_written_again(logged, stand.start.log_offset, open_at=open_at)
             except ExtraMissingError:  # nobody asked for the files by name
                 continue
     return found
 
 
-def _logged(checkpoint: Checkpoint, source_id: str) -> list[SourceFile]:
+def _list_logged(checkpoint: Checkpoint, source_id: str) -> list[SourceFile]:
     """The files that the source's log names, in the order of the log."""
     logs = (log for log in checkpoint.sources if log.name == source_id)
     entries = (entry for log in logs for entry in log.entries.values() if isinstance(entry, FileLogEntry))

@@ -12,8 +12,8 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
 from lastgood.errors import LastgoodError, Retry
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import OpenQuery, batch_unknown, gather, records_of
-from lastgood.observe.rows import AllRows, BatchRow, rows_of
+from lastgood.observe.open_query import OpenQuery, gather, make_batch_unknown_error, parse_records
+from lastgood.observe.rows import AllRows, BatchRow, make_rows
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
 from lastgood.settings.target import Target
@@ -37,7 +37,7 @@ class OffsetSearch:
 
     def quickly(self, query: OpenQuery) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
-        return _first_beyond(query, self._end, self._offset, self._holds)
+        return _find_first_beyond(query, self._end, self._offset, self._holds)
 
     def thoroughly(self, query: OpenQuery, progress: Progress | None = None) -> int | None:
         """The newest of all known batches that read it."""
@@ -83,7 +83,7 @@ class FileFound:
 
 def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
     """The first file of the sources' own logs whose path ends with `name`, if its batch is found by a few looks."""
-    for source_id, path, log_id in _files(query, name):
+    for source_id, path, log_id in _find_files(query, name):
 
         def entry(plan: OffsetEntry, source_id: str = source_id) -> int | None:
             line = plan.source(source_id)
@@ -92,7 +92,7 @@ def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
         def holds(read: SourceRead, source_id: str = source_id, log_id: int = log_id) -> bool:
             return read.source_id == source_id and read.files is not None and log_id in range(*read.files)
 
-        batch_id = _first_beyond(query, entry, log_id - 1, holds)
+        batch_id = _find_first_beyond(query, entry, log_id - 1, holds)
         if batch_id is None:
             return None
         return FileFound(path, batch_id)
@@ -108,7 +108,7 @@ def find_file_thoroughly(query: OpenQuery, name: str, progress: Progress | None 
                 read.setdefault(each.source_id, []).append((*each.files, row.batch))
     for ranges in read.values():
         ranges.sort()
-    for source_id, path, log_id in _files(query, name):
+    for source_id, path, log_id in _find_files(query, name):
         ranges = read.get(source_id, [])
         at = bisect.bisect_right(ranges, log_id, key=lambda each: each[0]) - 1
         if at >= 0 and log_id < ranges[at][1]:
@@ -116,7 +116,7 @@ def find_file_thoroughly(query: OpenQuery, name: str, progress: Progress | None 
     return None
 
 
-def _files(query: OpenQuery, name: str) -> Iterator[tuple[str, str, int]]:
+def _find_files(query: OpenQuery, name: str) -> Iterator[tuple[str, str, int]]:
     """Source, path and entry of the source's own log of every file whose path ends with `name`."""
     logs = [source.name for source in query.checkpoint.sources]
     mirrored = [copy.path.split("/")[1] for copy in query.copies if copy.path.startswith(f"{SOURCES}/")]
@@ -126,7 +126,7 @@ def _files(query: OpenQuery, name: str) -> Iterator[tuple[str, str, int]]:
                 yield source_id, file.path, file.log_id
 
 
-def _first_beyond(
+def _find_first_beyond(
     query: OpenQuery,
     measure: Callable[[OffsetEntry], int | None],
     bound: int,
@@ -145,7 +145,7 @@ def _first_beyond(
     if batch_id is None or not place.is_ordered or not is_start_known:
         return None
     near = query.with_batches([batch_id - 1, batch_id])
-    rows = rows_of(near, [batch_id - 1, batch_id])
+    rows = make_rows(near, [batch_id - 1, batch_id])
     return batch_id if any(holds(read) for row in rows if row.batch == batch_id for read in row.reads) else None
 
 
@@ -164,10 +164,10 @@ def read_one(query: OpenQuery, batch_id: int) -> tuple[BatchRow, OpenQuery]:
         BatchUnknownError: neither checkpoint nor mirror has it.
     """
     query = query.with_batches([batch_id - 1, batch_id])
-    for row in rows_of(query, [batch_id - 1, batch_id]):
+    for row in make_rows(query, [batch_id - 1, batch_id]):
         if row.batch == batch_id:
             return row, query
-    raise batch_unknown(query, batch_id)
+    raise make_batch_unknown_error(query, batch_id)
 
 
 def find_offset(
@@ -258,7 +258,7 @@ def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHI
     if batch_id is not None:
         return read_one(query, batch_id)
     query = query.with_mirror()
-    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
+    timed = ((record.batch_id, record.time_ms) for record in parse_records(query.copies))
     before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
     if not before:
         oldest = query.known.oldest

@@ -13,15 +13,15 @@ from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.surroundings import (
     ONE_SECONDS,
     Question,
-    answers,
+    ask_questions,
     look_around,
-    reading,
-    sink_question,
+    make_reading,
+    make_sink_question,
 )
 from lastgood.query.kafka import Reading
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka.cluster import offsets_for_times, record_times
-from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, resolved
+from lastgood.sources.kafka.cluster import ask_offsets_for_times, ask_record_times
+from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, resolve_offsets
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.parallel import Deadline
 
@@ -44,7 +44,7 @@ def look_around_all(queries: Sequence[OpenQuery], options: EvidenceOptions, *, n
         )
     broker = open_broker(options.kafka, options.kafka_config)
     if broker:
-        readings = [reading(query) for query in queries]
+        readings = [make_reading(query) for query in queries]
     else:
         readings = []
     kafka = [None] * len(queries) if broker is None else _ask_kafka(broker, readings, options, now_ms)
@@ -68,16 +68,16 @@ def _ask_kafka(
         timeout_seconds=ONE_SECONDS,
         subscribe_pattern=options.subscribe_pattern,
     )
-    facts: KafkaFacts = answers([Question(ask, partial(broker.silent, now_ms=now_ms))], broker.bootstrap)[0]
+    facts: KafkaFacts = ask_questions([Question(ask, partial(broker.silent, now_ms=now_ms))], broker.bootstrap)[0]
     each_facts = [facts] * len(readings)
     if broker.facts is None and facts.unknown is None:
         deadline = Deadline.after(ONE_SECONDS)
         fetch, seek = (
-            partial(ask, broker.bootstrap, config=broker.settings) for ask in (record_times, offsets_for_times)
+            partial(ask, broker.bootstrap, config=broker.settings) for ask in (ask_record_times, ask_offsets_for_times)
         )
-        unread = _in_turns(fetch, deadline, [_unread(each, facts) for each in readings])
+        unread = _ask_in_turns(fetch, deadline, [_select_unread(each, facts) for each in readings])
         times = [(where, after_ms) for where in readings for after_ms in where.after]
-        later = _in_turns(seek, deadline, [_after(where, after_ms) for where, after_ms in times])
+        later = _ask_in_turns(seek, deadline, [_list_times_after(where, after_ms) for where, after_ms in times])
         first_at: dict[int, dict[int, Found]] = {}
         for (where, after_ms), found in zip(times, later, strict=True):
             first_at.setdefault(id(where), {})[after_ms] = found
@@ -91,7 +91,7 @@ def _ask_kafka(
     return facts_of_each
 
 
-def _unread(where: Reading, facts: KafkaFacts) -> Offsets:
+def _select_unread(where: Reading, facts: KafkaFacts) -> Offsets:
     """The first unread offsets that are still served: elsewhere there is nothing to fetch."""
     earliest, latest = facts.earliest, facts.latest
     return {
@@ -100,16 +100,16 @@ def _unread(where: Reading, facts: KafkaFacts) -> Offsets:
             for each, offset in parts.items()
             if earliest.get(topic, {}).get(each, offset + 1) <= offset < latest.get(topic, {}).get(each, offset)
         }
-        for topic, parts in resolved(where.next_offsets, facts).items()
+        for topic, parts in resolve_offsets(where.next_offsets, facts).items()
     }
 
 
-def _after(where: Reading, after_ms: int) -> Offsets:
+def _list_times_after(where: Reading, after_ms: int) -> Offsets:
     """For each partition the time from which on records are sought."""
     return {topic: dict.fromkeys(parts, after_ms) for topic, parts in where.next_offsets.items()}
 
 
-def _in_turns(ask: Callable[..., Found], deadline: Deadline, wanted: Sequence[Offsets]) -> list[Found]:
+def _ask_in_turns(ask: Callable[..., Found], deadline: Deadline, wanted: Sequence[Offsets]) -> list[Found]:
     """What each query wants to know of its partitions.
 
     A partition is asked about one thing at a time, so queries that stand at different places of it take turns; all
@@ -135,16 +135,18 @@ def _in_turns(ask: Callable[..., Found], deadline: Deadline, wanted: Sequence[Of
 
 def _ask_sinks(texts: Sequence[str], query_ids: Sequence[str | None], now_ms: int) -> list[tuple[SinkEvidence, ...]]:
     """Each sink says once whose batches it holds; then each query is asked for at its own sinks."""
-    overviews: list[SinkEvidence] = answers([sink_question(text, "", now_ms=now_ms) for text in texts], "the sinks")
+    overviews: list[SinkEvidence] = ask_questions(
+        [make_sink_question(text, "", now_ms=now_ms) for text in texts], "the sinks"
+    )
     asked = [
-        (number, sink_question(text, query_id, now_ms=now_ms))
+        (number, make_sink_question(text, query_id, now_ms=now_ms))
         for number, query_id in enumerate(query_ids)
         for text, overview in zip(texts, overviews, strict=True)
         if query_id is not None and query_id in overview.others
     ]
     unknown = [overview for overview in overviews if not overview.known]
     found: list[list[SinkEvidence]] = [[*unknown] for _ in query_ids]
-    told = answers([each for _, each in asked], "the sinks")
+    told = ask_questions([each for _, each in asked], "the sinks")
     for (number, _), evidence in zip(asked, told, strict=True):
         found[number].append(evidence)
     return [tuple(each) for each in found]

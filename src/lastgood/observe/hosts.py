@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 from lastgood.observe.open_query import OpenQuery
-from lastgood.redaction import without_login
+from lastgood.redaction import hide_login
 from lastgood.sinks.opening import is_database, split_kind
-from lastgood.storage.hdfs import configured_names
+from lastgood.storage.hdfs import list_configured_names
 from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
 
 
@@ -22,7 +22,7 @@ def open_named(query: OpenQuery) -> Callable[[Location], Storage]:
     Args:
         query: The query: its checkpoint and its sinks were named.
     """
-    sinks = [without_login(sink) for sink in query.options.sinks]
+    sinks = [hide_login(sink) for sink in query.options.sinks]
     if query.target.sink is not None:
         sinks.append(query.target.sink)
     places = [query.location, *(split_kind(each)[1] for each in sinks if not is_database(each))]
@@ -30,7 +30,7 @@ def open_named(query: OpenQuery) -> Callable[[Location], Storage]:
 
     def open_at(location: Location) -> Storage:
         is_known = location.host is None or location.host in known
-        if not (is_known or (location.scheme == "hdfs" and location.host in configured_names(os.environ))):
+        if not (is_known or (location.scheme == "hdfs" and location.host in list_configured_names(os.environ))):
             raise StorageDeniedError(
                 f"nobody has named the host {location.host} here",
                 subject=str(location),

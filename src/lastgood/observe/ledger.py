@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import LastgoodError
 from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, QueryFacts, Sighting, Teller
 from lastgood.ledger.opening import open_ledger
-from lastgood.ledger.telling import Telling, cleaned
+from lastgood.ledger.telling import Telling, clean_value
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.open_query import now_ms
-from lastgood.records.files import RECORD_FILE, in_order, parse_records
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
+from lastgood.observe.open_query import read_clock_ms
+from lastgood.records.files import RECORD_FILE, parse_records, sort_record_files
 from lastgood.settings.target import Target
-from lastgood.spark.record_sinks import records_folder
+from lastgood.spark.record_sinks import locate_records
 from lastgood.storage.reading import Location, Storage, open_storage, read_part
 from lastgood.storage.writing import open_writable
 
@@ -63,18 +63,18 @@ def fill_ledger(target: Target, ledger: Ledger) -> Filled:
         StorageError: checkpoint, mirror or records cannot be read (subclasses).
     """
     location = target.location
-    return fill_with(location, snapshot(location), ledger)
+    return fill_with(location, take_snapshot(location), ledger)
 
 
 def fill_with(location: Location, copies: Sequence[Copy], ledger: Ledger) -> Filled:
-    """The same with the log files of the checkpoint at hand, as `snapshot` gives them."""
+    """The same with the log files of the checkpoint at hand, as `take_snapshot` gives them."""
     storage = open_storage(location)
     mirrored = fill_from_mirror(location, ledger, storage)
     add_copies(location, copies, ledger, Teller.CHECKPOINT)
-    return Filled(mirrored + len(copies), fill_from_records(records_folder(location), ledger, storage))
+    return Filled(mirrored + len(copies), fill_from_records(locate_records(location), ledger, storage))
 
 
-def chosen_ledger(named: str | None, target: Target, environment: Mapping[str, str]) -> LedgerPlace | None:
+def choose_ledger(named: str | None, target: Target, environment: Mapping[str, str]) -> LedgerPlace | None:
     """The ledger that is meant: the one named, else the configuration's, else that of `LASTGOOD_LEDGER`; or none.
 
     Raises:
@@ -87,7 +87,7 @@ def chosen_ledger(named: str | None, target: Target, environment: Mapping[str, s
 
 
 @contextlib.contextmanager
-def asked_ledger(target: Target, named: str | None, *, environment: Mapping[str, str]) -> Iterator[Ledger | None]:
+def open_asked_ledger(target: Target, named: str | None, *, environment: Mapping[str, str]) -> Iterator[Ledger | None]:
     """The ledger to ask about a target while the block runs; None without one.
 
     One that was not named, but configured, is not missed: where it does not answer, an error of the block says so.
@@ -96,7 +96,7 @@ def asked_ledger(target: Target, named: str | None, *, environment: Mapping[str,
         LedgerUrlError: it cannot be understood.
         ExtraMissingError, LedgerError: the one that was named cannot be opened (subclasses).
     """
-    place = chosen_ledger(named, target, environment)
+    place = choose_ledger(named, target, environment)
     opened, refused = None, None
     if place is not None:
         try:
@@ -114,22 +114,24 @@ def asked_ledger(target: Target, named: str | None, *, environment: Mapping[str,
         raise
 
 
-def snapshot(location: Location) -> list[Copy]:
+def take_snapshot(location: Location) -> list[Copy]:
     """Every log file of a checkpoint as it stands now; nothing is written.
 
     Raises:
         StorageError: the checkpoint cannot be read.
     """
     storage = open_writable(location)
-    folder = mirror_folder(location)
+    folder = locate_mirror(location)
     name = secrets.token_hex(4)
-    return MirrorWriter(location, storage=storage, folder=folder, target=storage, writer=name, now_ms=now_ms).snapshot()
+    return MirrorWriter(
+        location, storage=storage, folder=folder, target=storage, writer=name, now_ms=read_clock_ms
+    ).snapshot()
 
 
 def add_copies(location: Location, copies: Iterable[Copy], ledger: Ledger, teller: Teller) -> None:
     """Give a ledger what these files of a checkpoint say."""
-    for some in _chunks(copies, COPIES_AT_ONCE):
-        ledger.add(telling_of_copies(location, some, teller))
+    for some in _split_chunks(copies, COPIES_AT_ONCE):
+        ledger.add(make_telling_of_copies(location, some, teller))
 
 
 def fill_from_mirror(
@@ -143,10 +145,10 @@ def fill_from_mirror(
         storage: Its filesystem.
         go_on: Asked now and then; once it says no, the rest waits for the next time.
     """
-    since_ms = filled_until(location, ledger) - _LATE_MS
+    since_ms = read_filled_until(location, ledger) - _LATE_MS
     count, newest_ms = 0, -1
-    found = read_mirror(storage, mirror_folder(location), days=_days_since(storage, location, since_ms))
-    for some in _chunks((copy for copy in found if copy.seen_ms > since_ms), COPIES_AT_ONCE):
+    found = read_mirror(storage, locate_mirror(location), days=_count_days_since(storage, location, since_ms))
+    for some in _split_chunks((copy for copy in found if copy.seen_ms > since_ms), COPIES_AT_ONCE):
         if not go_on():
             return count
         add_copies(location, some, ledger, Teller.MIRROR)
@@ -157,22 +159,22 @@ def fill_from_mirror(
     return count
 
 
-def filled_until(location: Location, ledger: Ledger) -> int:
+def read_filled_until(location: Location, ledger: Ledger) -> int:
     """Until when, milliseconds since 1970, the ledger has what the mirror of a checkpoint saw; -1 if it has nothing."""
-    return ledger.filled(mirror_folder(location).identity).get("", -1)
+    return ledger.filled(locate_mirror(location).identity).get("", -1)
 
 
 def set_filled_until(location: Location, ledger: Ledger, seen_ms: int) -> None:
     """Remember it."""
-    ledger.set_filled(mirror_folder(location).identity, {"": max(seen_ms, filled_until(location, ledger))})
+    ledger.set_filled(locate_mirror(location).identity, {"": max(seen_ms, read_filled_until(location, ledger))})
 
 
-def _days_since(storage: Storage, location: Location, since_ms: int) -> int | None:
+def _count_days_since(storage: Storage, location: Location, since_ms: int) -> int | None:
     """How many of the mirror's days go back to this time; None: all."""
     if since_ms < 0:
         return None
     first = datetime.fromtimestamp(since_ms / 1000, UTC).date().isoformat()
-    names = {entry.name[: len(first)] for entry in storage.scan(mirror_folder(location), facts=False) or ()}
+    names = {entry.name[: len(first)] for entry in storage.scan(locate_mirror(location), facts=False) or ()}
     return sum(name >= first for name in names if name[:1].isdigit()) or 1
 
 
@@ -184,13 +186,13 @@ def fill_from_records(
     if not sizes:
         return 0
     before = ledger.filled(folder.identity)
-    positions = {name: before.get(name, 0) for name in in_order(sizes)}
+    positions = {name: before.get(name, 0) for name in sort_record_files(sizes)}
     count = 0
     for name, begin in positions.items():
         size = sizes[name]
         position = begin
         while position < (size or 0) and go_on():
-            piece = _whole_lines(storage, folder / name, position)
+            piece = _read_whole_lines(storage, folder / name, position)
             if not piece:
                 break
             records = parse_records(piece).records
@@ -203,7 +205,7 @@ def fill_from_records(
     return count
 
 
-def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
+def _read_whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
     """What a record file holds from there on, as far as its lines are whole; a few megabytes at most.
 
     A line that is longer is no record: it comes in pieces, which are none either.
@@ -215,21 +217,23 @@ def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
     return content
 
 
-def telling_of_copies(location: Location, copies: Iterable[Copy], teller: Teller) -> Telling:
+def make_telling_of_copies(location: Location, copies: Iterable[Copy], teller: Teller) -> Telling:
     """What files of a checkpoint's logs say of its queries; copies without a query id say nothing."""
     of_query: dict[str, list[Copy]] = defaultdict(list)
     for copy in copies:
         if copy.query_id is not None:
             of_query[copy.query_id].append(copy)
-    return Telling(tuple(_query(query_id, location.identity, group, teller) for query_id, group in of_query.items()))
+    return Telling(
+        tuple(_make_query_facts(query_id, location.identity, group, teller) for query_id, group in of_query.items())
+    )
 
 
-def _query(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Teller) -> QueryFacts:
+def _make_query_facts(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Teller) -> QueryFacts:
     batches: dict[int, BatchFacts] = {}
     initial: dict[str, str] = {}
     times_ms = []
     for copy in copies:
-        facts = _batch(copy, teller)
+        facts = _make_batch_facts(copy, teller)
         if facts is not None:
             known = batches.get(facts.batch_id)
             if known is None:
@@ -238,7 +242,7 @@ def _query(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Telle
                 batches[facts.batch_id] = known.with_other(facts)
             times_ms += [plan.planned_at_ms or copy.seen_ms for plan in facts.plans]
         elif copy.path.startswith(f"{SOURCES}/"):
-            initial |= _initial(copy)
+            initial |= _parse_initial(copy)
     return QueryFacts(
         query_id=query_id,
         checkpoint=checkpoint,
@@ -249,13 +253,13 @@ def _query(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Telle
     )
 
 
-def _batch(copy: Copy, teller: Teller) -> BatchFacts | None:
-    planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+def _make_batch_facts(copy: Copy, teller: Teller) -> BatchFacts | None:
+    planned, committed = parse_batch(copy.path, OFFSETS), parse_batch(copy.path, COMMITS)
     if planned is not None:
         entry = parse_offset_entry(copy.content)
         if isinstance(entry, OffsetEntry):
             seen = Sighting(copy.seen_ms, copy.seen_ms)
-            return BatchFacts(batch_id=planned, told_by=teller, plans={_plan(entry): seen})
+            return BatchFacts(batch_id=planned, told_by=teller, plans={_make_planned_batch(entry): seen})
     elif committed is not None:
         commit = parse_commit_entry(copy.content)
         if isinstance(commit, CommitEntry):
@@ -264,13 +268,13 @@ def _batch(copy: Copy, teller: Teller) -> BatchFacts | None:
     return None
 
 
-def _plan(entry: OffsetEntry) -> PlannedBatch:
+def _make_planned_batch(entry: OffsetEntry) -> PlannedBatch:
     planned_at_ms = entry.metadata.batch_timestamp_ms if entry.metadata else 0
-    ends = sorted((cleaned(line.source_id), cleaned(line.text)) for line in entry.sources)
+    ends = sorted((clean_value(line.source_id), clean_value(line.text)) for line in entry.sources)
     return PlannedBatch(planned_at_ms or None, entry.batch_watermark_ms or None, tuple(ends))
 
 
-def _initial(copy: Copy) -> dict[str, str]:
+def _parse_initial(copy: Copy) -> dict[str, str]:
     """Where a source of Kafka began, if it is that which the file tells."""
     _, source_id, name = copy.path.split("/", 2)
     began = None
@@ -278,10 +282,10 @@ def _initial(copy: Copy) -> dict[str, str]:
         began = parse_initial_offset(copy.content)
     if not isinstance(began, InitialOffset) or not isinstance(began.offset, KafkaOffset):
         return {}
-    return {cleaned(source_id): began.offset.to_text()}
+    return {clean_value(source_id): began.offset.to_text()}
 
 
-def _chunks(copies: Iterable[Copy], size: int) -> Iterator[list[Copy]]:
+def _split_chunks(copies: Iterable[Copy], size: int) -> Iterator[list[Copy]]:
     rest = iter(copies)
     while some := list(islice(rest, size)):
         yield some

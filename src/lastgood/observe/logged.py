@@ -14,8 +14,8 @@ from lastgood.observe.hosts import open_named
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
-from lastgood.redaction import without_login
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.redaction import hide_login
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, make_unknown_evidence
 from lastgood.sinks.opening import split_kind
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.delta.table import ask_delta
@@ -73,7 +73,7 @@ def find_sink_nobody_named(query: OpenQuery, logged: LoggedQuery | None) -> tupl
     except ExtraMissingError:
         return ()  # whoever asks it says so
     except StorageError as error:
-        return (unknown_evidence("unknown", without_login(sink.location), DedupeKey.NONE, f"{error} (--sink)"),)
+        return (make_unknown_evidence("unknown", hide_login(sink.location), DedupeKey.NONE, f"{error} (--sink)"),)
     return ()
 
 
@@ -94,13 +94,13 @@ def ask_tables(query: OpenQuery, logged: LoggedQuery | None) -> Mapping[str, Del
     found = {}
     for source_id, offset in lines.items():
         is_alone = len(lines) == len(told) == 1
-        places = {source.location for source in told if is_alone or _table_id(source) == offset.table_id}
+        places = {source.location for source in told if is_alone or _find_table_id(source) == offset.table_id}
         if len(places) == 1:
-            found[source_id] = _table(str(places.pop()), open_named(query))
+            found[source_id] = _ask_table(str(places.pop()), open_named(query))
     return found
 
 
-def _table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
+def _ask_table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
     """What a table still serves; nobody asked for it by name, so that it cannot be looked at is an answer."""
     try:
         place = parse_location(location)
@@ -109,7 +109,7 @@ def _table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
         return DeltaFacts(location, exists=None, unknown=str(error))
 
 
-def _table_id(source: SourceFacts) -> str | None:
+def _find_table_id(source: SourceFacts) -> str | None:
     """The id of the table at the offset that a log tells of a source."""
     offset = source.end_offset if isinstance(source.end_offset, dict) else source.start_offset
     return offset.get("reservoirId") if isinstance(offset, dict) else None

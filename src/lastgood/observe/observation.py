@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lastgood.asked import Asked, downtime
+from lastgood.asked import Asked, format_downtime
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.layout import OFFSETS
-from lastgood.diagnosis.rules_sources import batches_that_went_back
+from lastgood.diagnosis.rules_sources import find_batches_that_went_back
 from lastgood.errors import LastgoodError
-from lastgood.observe.evidence import EvidenceOptions, asked_of
-from lastgood.observe.open_query import OpenQuery, mirrored_only, now_ms
-from lastgood.observe.state_checksums import unsound_state
-from lastgood.observe.unread_files import unread_files
+from lastgood.observe.evidence import EvidenceOptions, make_asked
+from lastgood.observe.open_query import OpenQuery, find_mirrored_only, read_clock_ms
+from lastgood.observe.state_checksums import find_unsound_state
+from lastgood.observe.unread_files import find_unread_files
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.observation import Observation, Seal
-from lastgood.query.prediction.skipping import versions_loaded
-from lastgood.query.sink_batches import held_batches
-from lastgood.settings.target import Target, word_of_death
+from lastgood.query.prediction.skipping import list_versions_loaded
+from lastgood.query.sink_batches import find_held_batches
+from lastgood.settings.target import Target, list_words_of_death
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.storage.writing import open_writable
 
@@ -60,28 +60,28 @@ def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
         options: By what it was asked.
     """
     seen = query.seen
-    versions = versions_loaded(seen.checkpoint, seen.sinks)
-    asked = asked_by(query.target, options)
+    versions = list_versions_loaded(seen.checkpoint, seen.sinks)
+    asked = make_asked_by(query.target, options)
     return replace(
         seen,
         asked=asked,
-        now_ms=now_ms(),
+        now_ms=read_clock_ms(),
         fail_on_data_loss=options.fail_on_data_loss is not False,
         source_replays=options.evidence.of(query.target).source_replays,
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_same_topic=options.evidence.topic_is_the_same,
         is_by_name=options.is_by_name and options.evidence.subscribe_pattern is None,
         is_local=query.location.scheme == "file",
-        files=unread_files(query),
-        unsound=unsound_state(query.storage, query.location, seen.checkpoint, versions),
-        seal=_seal(query, asked),
-        mirrored=mirrored_only(query),
-        rewritten=_rewritten(query),
+        files=find_unread_files(query),
+        unsound=find_unsound_state(query.storage, query.location, seen.checkpoint, versions),
+        seal=_find_seal(query, asked),
+        mirrored=find_mirrored_only(query),
+        rewritten=_find_rewritten(query),
         links=query.links,
     )
 
 
-def advised(world: Observation, facts: AdviceFacts) -> Observation:
+def add_advice_facts(world: Observation, facts: AdviceFacts) -> Observation:
     """The same with what was found around the checkpoint, and what a recorder saw of its query."""
     kinds = facts.subscriptions
     is_pattern = world.is_pattern or ("subscribe_pattern" in kinds and not world.is_by_name)
@@ -94,28 +94,28 @@ def advised(world: Observation, facts: AdviceFacts) -> Observation:
     )
 
 
-def asked_by(target: Target, options: DiagnoseOptions) -> Asked:
+def make_asked_by(target: Target, options: DiagnoseOptions) -> Asked:
     """How a verb was called, for the commands that it prints."""
     fails = options.fail_on_data_loss is not False
-    asked = asked_of(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
-    return replace(asked, downtime=downtime(options.max_downtime_ms))
+    asked = make_asked(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
+    return replace(asked, downtime=format_downtime(options.max_downtime_ms))
 
 
-def _rewritten(query: OpenQuery) -> Mapping[int, str]:
+def _find_rewritten(query: OpenQuery) -> Mapping[int, str]:
     """The batches that a recovery wrote anew, of those that go back or are younger than a sink's: else nobody looks."""
-    odd = {*batches_that_went_back(query.checkpoint)}
+    odd = {*find_batches_that_went_back(query.checkpoint)}
     for sink in query.seen.sinks:
-        held = held_batches(query.checkpoint, sink)
+        held = find_held_batches(query.checkpoint, sink)
         doubtful = {batch for batch, each in held.items() if each.origin.is_doubtful}
         odd |= doubtful | {batch - 1 for batch in doubtful}
     if not odd:
         return {}
-    from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries
+    from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, list_recoveries
     from lastgood.planning.plan import PlanInvalidError
 
     found: dict[int, str] = {}
     storage = open_writable(query.location)
-    for recovery in recoveries(storage, query.location):
+    for recovery in list_recoveries(storage, query.location):
         room = Room(query.location, recovery, storage)
         try:
             steps = room.plan().steps if room.stage() is RecoveryStage.CLOSED else ()
@@ -126,45 +126,45 @@ def _rewritten(query: OpenQuery) -> Mapping[int, str]:
     return found
 
 
-def _seal(query: OpenQuery, asked: Asked) -> Seal | None:
+def _find_seal(query: OpenQuery, asked: Asked) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
     offsets = query.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
     if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
         return None
-    from lastgood.journal.room import Room, open_recovery, plan_kept
+    from lastgood.journal.room import Room, find_open_recovery, locate_plan
 
-    recovery = open_recovery(query.storage, query.location)
+    recovery = find_open_recovery(query.storage, query.location)
     if recovery is None:
         return None
     room = Room(query.location, recovery, open_writable(query.location))
     stage = room.stage()
-    paths = _paths(room, f"{OFFSETS}/{offsets.newest}")
+    paths = _list_seal_paths(room, f"{OFFSETS}/{offsets.newest}")
     if not paths:
         return None
-    words = word_of_death(str(query.location), query.target.config)
+    words = list_words_of_death(str(query.location), query.target.config)
     finish = None
     if stage is None or not stage.is_back:
-        finish = asked.finishing(plan_kept(query.location, recovery), *words)
-    error = _refusal(replace(room, keys=query.target.keys()))
+        finish = asked.finishing(locate_plan(query.location, recovery), *words)
+    error = _find_refusal(replace(room, keys=query.target.keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next
     return Seal(recovery, stage.value if stage else "", paths, finish, words, refused, sign)
 
 
-def _paths(room: Room, newest: str) -> tuple[str, ...]:
+def _list_seal_paths(room: Room, newest: str) -> tuple[str, ...]:
     """The files of a seal that stand; the newest plan, where nobody can tell which they are."""
     from lastgood.journal.room import RecoveryUnknownError
-    from lastgood.journal.seal import stands
+    from lastgood.journal.seal import is_in_place
     from lastgood.planning.plan import PlanInvalidError
 
     try:
-        return tuple(path for path in room.seal() if stands(room, path))
-    except (PlanInvalidError, RecoveryUnknownError):  # `_refusal` says why
+        return tuple(path for path in room.seal() if is_in_place(room, path))
+    except (PlanInvalidError, RecoveryUnknownError):  # `_find_refusal` says why
         return (newest,)
 
 
-def _refusal(room: Room) -> LastgoodError | None:
+def _find_refusal(room: Room) -> LastgoodError | None:
     """Why an open repair is not carried out: the error of whoever tried to."""
     from lastgood.journal.room import RecoveryUnknownError
     from lastgood.planning.plan import PlanInvalidError

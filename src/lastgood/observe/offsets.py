@@ -11,14 +11,21 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
 from lastgood.errors import UsageError
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.ledger import asked_ledger
-from lastgood.observe.open_query import BatchUnknownError, OpenQuery, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.ledger import open_asked_ledger
+from lastgood.observe.open_query import (
+    BatchUnknownError,
+    OpenQuery,
+    gather,
+    make_batch_unknown_error,
+    parse_records,
+    read_clock_ms,
+)
 from lastgood.observe.surroundings import look_around
-from lastgood.query.kafka import expired
+from lastgood.query.kafka import find_expired
 from lastgood.settings.target import Target
-from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_json, union
+from lastgood.sources.kafka.ranges import Offsets, Ranges, ranges_to_json, select_only_in, unite
 from lastgood.sources.kafka.reader import SourceKindError
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _NOTHING_ASKED = EvidenceOptions()
 
@@ -27,7 +34,7 @@ _NOTHING_ASKED = EvidenceOptions()
 class OffsetsAfterBatch(JsonValue):
     """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
 
-    json = form(
+    json = make_form(
         "checkpoint=query.location batch current committed=is_committed time_ms sources=_starts unresolved went_back "
         "expired=_expired sinks=_sinks",
         left_out="unresolved went_back",
@@ -76,7 +83,7 @@ class OffsetsAfterBatch(JsonValue):
                 for topic, parts in topics.items()
             }
             if facts is not None:
-                found = union(found, expired(known, facts))
+                found = unite(found, find_expired(known, facts))
         return found
 
     def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:
@@ -130,7 +137,7 @@ class OffsetsAfterBatch(JsonValue):
         return self.query.seen.kafka is not None and self.query.seen.kafka.unknown is None
 
 
-def offsets_after(  # noqa: PLR0913 - all but the target by name
+def find_offsets_after(  # noqa: PLR0913 - all but the target by name
     target: Target,
     *,
     batch: int | None = None,
@@ -139,7 +146,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     options: EvidenceOptions = _NOTHING_ASKED,
     said: EvidenceOptions | None = None,
     ledger: str | None = None,
-    clock_ms: Callable[[], int] = now_ms,
+    clock_ms: Callable[[], int] = read_clock_ms,
 ) -> OffsetsAfterBatch:
     """Where a query stood after a batch; after the newest committed one if nothing is said.
 
@@ -162,7 +169,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     """
     if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
         raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
-    with asked_ledger(target, ledger, environment=os.environ) as opened:
+    with open_asked_ledger(target, ledger, environment=os.environ) as opened:
         query, wanted = _choose(
             gather(target, batches=2, ledger=opened, options=said or options),
             batch,
@@ -173,14 +180,14 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         records = query.records([wanted, *(() if current is None else (current,))])
         chosen = records.get(wanted)
         if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
-            raise batch_unknown(query.with_mirror(), wanted)
+            raise make_batch_unknown_error(query.with_mirror(), wanted)
         query = replace(query, remembered=None)  # it cannot be asked any more
     newest = None
     if current in records:
         newest = records[current].offsets
-    sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
+    sources = _find_kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:
-        raise _no_kafka(query, chosen.offsets)
+        raise _make_no_kafka_error(query, chosen.offsets)
     query = look_around(query, options, now_ms=clock_ms())
     kafka = query.seen.kafka
     known = {topic for topics in sources.values() for topic in topics}
@@ -202,7 +209,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         chosen.time_ms,
         sources,
         added,
-        _unresolved(chosen.offsets),
+        _find_unresolved(chosen.offsets),
         _find_lowest(query, wanted, current, sources),
     )
 
@@ -221,7 +228,9 @@ def _find_lowest(
         named = newest.get(source_id, {})
         lowest[source_id] = {
             topic: {
-                partition: _lowest(end, [plan.get(source_id, {}).get(topic, {}).get(partition) for plan in plans])
+                partition: _choose_lowest(
+                    end, [plan.get(source_id, {}).get(topic, {}).get(partition) for plan in plans]
+                )
                 for partition, end in parts.items()
                 if partition in named[topic]
             }
@@ -231,12 +240,12 @@ def _find_lowest(
     return lowest
 
 
-def _lowest(end: int, later: Iterable[int | None]) -> int:
+def _choose_lowest(end: int, later: Iterable[int | None]) -> int:
     """The lowest of these places; "latest" is none, as nobody wrote down where that was."""
     return min([end, *(each for each in later if each is not None and each != OFFSET_LATEST)])
 
 
-def _no_kafka(query: OpenQuery, entry: OffsetEntry) -> SourceKindError:
+def _make_no_kafka_error(query: OpenQuery, entry: OffsetEntry) -> SourceKindError:
     return SourceKindError(
         "no source of the query is Kafka",
         subject=str(query.location),
@@ -246,7 +255,7 @@ def _no_kafka(query: OpenQuery, entry: OffsetEntry) -> SourceKindError:
     )
 
 
-def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
+def _find_unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = {}
     for line in entry.sources:
         for topic, parts in line.offset.topics.items() if isinstance(line.offset, KafkaOffset) else ():
@@ -256,7 +265,7 @@ def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
     return found
 
 
-def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
+def _find_kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
     """Next offsets per source; partitions that only CURRENT knows came later, and were read from their beginning."""
     sources: dict[str, Offsets] = {}
     for line in entry.sources:
@@ -266,7 +275,7 @@ def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, 
             if newest:
                 later = newest.source(line.source_id)
             if later is not None and isinstance(later.offset, KafkaOffset):
-                for topic, partitions in only_in(later.offset.topics, topics).items():
+                for topic, partitions in select_only_in(later.offset.topics, topics).items():
                     topics.setdefault(topic, {}).update(dict.fromkeys(partitions, OFFSET_EARLIEST))
             sources[line.source_id] = topics
     return sources
@@ -278,16 +287,16 @@ def _choose(query: OpenQuery, batch: int | None, time_ms: int | None, stable_lag
         query = query.with_mirror()
     current = query.current
     if current is None:
-        raise batch_unknown(query, batch or 0)
+        raise make_batch_unknown_error(query, batch or 0)
     newest = query.checkpoint.newest_offsets
-    if newest is not None and not _kafka_sources(newest, None):
-        raise _no_kafka(query, newest)  # before a batch is named that would not do either
+    if newest is not None and not _find_kafka_sources(newest, None):
+        raise _make_no_kafka_error(query, newest)  # before a batch is named that would not do either
     if time_ms is not None:
-        query, wanted = _planned_at(query, time_ms)
+        query, wanted = _find_planned_at(query, time_ms)
     elif stable_lag is not None:
         wanted = current - stable_lag
         if wanted < 0:
-            raise _too_far_back(query, current, stable_lag)
+            raise _make_too_far_back_error(query, current, stable_lag)
     elif batch is not None:
         wanted = batch
     else:
@@ -298,7 +307,7 @@ def _choose(query: OpenQuery, batch: int | None, time_ms: int | None, stable_lag
     return query.with_batches([wanted, current]), wanted
 
 
-def _too_far_back(query: OpenQuery, current: int, stable_lag: int) -> BatchUnknownError:
+def _make_too_far_back_error(query: OpenQuery, current: int, stable_lag: int) -> BatchUnknownError:
     oldest = query.with_mirror().known.oldest or 0
     return BatchUnknownError(
         f"there is no batch CURRENT-{stable_lag}",
@@ -309,12 +318,12 @@ def _too_far_back(query: OpenQuery, current: int, stable_lag: int) -> BatchUnkno
     )
 
 
-def _planned_at(query: OpenQuery, time_ms: int) -> tuple[OpenQuery, int]:
+def _find_planned_at(query: OpenQuery, time_ms: int) -> tuple[OpenQuery, int]:
     found = query.planned_at(time_ms)
     if found is not None:
         return query, found
     query = query.with_mirror()
-    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
+    timed = ((record.batch_id, record.time_ms) for record in parse_records(query.copies))
     before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
     recalled = None
     if query.remembered:

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.commits import parse_commit_entry
-from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode
-from lastgood.checkpoint.copies import Copy, standing
+from lastgood.checkpoint.contents import Checkpoint, Presence, take_log_in_mode
+from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
 from lastgood.checkpoint.search import SearchEnd, search_log
-from lastgood.diagnosis.rules_links import that_matter
+from lastgood.diagnosis.rules_links import select_links_that_matter
 from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.journal.left_behind import left_behind
-from lastgood.mirror.copies import packed
-from lastgood.mirror.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
+from lastgood.journal.left_behind import find_left_behind
+from lastgood.mirror.copies import pack_copies
+from lastgood.mirror.mirror import FILE_BYTES_MAX, locate_mirror, read_mirror
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.remembered import Remembered, remembered
+from lastgood.observe.remembered import Remembered, recall_query
 from lastgood.query.history import BatchRecord, InitialOffsets, merge
 from lastgood.query.observation import LedgerMemory, LeftBehind, Observation
-from lastgood.query.prediction.readers import newest_reading
+from lastgood.query.prediction.readers import find_newest_reading
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, KeyRing
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger
@@ -75,7 +75,7 @@ class BatchUnknownError(LastgoodError):
 class OpenQuery(JsonValue):
     """A query that can be looked at: what it takes to look, and all that was seen so far."""
 
-    json = form(
+    json = make_form(
         "checkpoint=location query_id mode=checkpoint.mode spark=checkpoint.spark_versions "
         "stateful=checkpoint.is_stateful last_planned=checkpoint.last_planned "
         "last_committed=checkpoint.last_committed last_loadable_state=checkpoint.last_loadable damaged=_damaged "
@@ -113,7 +113,7 @@ class OpenQuery(JsonValue):
     @property
     def spark(self) -> SparkVersion:
         """The version that will start; where nobody said it, the newest that can read the logs."""
-        return self.starts or newest_reading(self.seen)
+        return self.starts or find_newest_reading(self.seen)
 
     @property
     def _damaged(self) -> dict[str, str]:
@@ -170,14 +170,14 @@ class OpenQuery(JsonValue):
             BatchRecord(each, checkpoint.offsets.entries.get(each), checkpoint.commits.entries.get(each))
             for each in ids
         )
-        batches = mirrored_batches(self.copies).items()
+        batches = collect_mirrored_batches(self.copies).items()
         from_mirror = (batch.record(each) for each, batch in batches if only is None or each in only)
         return merge(from_checkpoint, [*from_mirror, *self.seen.recalled])
 
     @property
     def known(self) -> BatchIds:
         """Every batch that has a plan or a commit in the checkpoint, or a plan in what was read of the mirror."""
-        mirrored = (batch_of(copy.path, OFFSETS) for copy in self.copies)
+        mirrored = (parse_batch(copy.path, OFFSETS) for copy in self.copies)
         logged = (*self.checkpoint.offsets.ids, *self.checkpoint.commits.ids)
         logged = (*logged, *(self.remembered.bounds() if self.remembered else ()))
         return BatchIds.of([*logged, *(batch_id for batch_id in mirrored if batch_id is not None)])
@@ -188,7 +188,9 @@ class OpenQuery(JsonValue):
         planned = self.checkpoint.last_planned
         if planned is not None:
             return planned
-        mirrored = [batch_id for batch_id, batch in mirrored_batches(self.copies).items() if batch.plan is not None]
+        mirrored = [
+            batch_id for batch_id, batch in collect_mirrored_batches(self.copies).items() if batch.plan is not None
+        ]
         newest = None
         if self.remembered:
             newest = self.remembered.newest()
@@ -198,15 +200,17 @@ class OpenQuery(JsonValue):
         """The newest committed batch up to `at_most` among those that were read; None if there is none."""
         entries = (*self.checkpoint.offsets.entries, *self.checkpoint.commits.entries)
         recalled = (record.batch_id for record in self.seen.recalled)
-        for batch_id in sorted({*entries, *recalled, *mirrored_batches(self.copies)}, reverse=True):
+        for batch_id in sorted({*entries, *recalled, *collect_mirrored_batches(self.copies)}, reverse=True):
             if batch_id <= at_most and self.records([batch_id])[batch_id].is_committed:
                 return batch_id
         return None
 
     def with_mirror(self, since: int = 0) -> OpenQuery:
         """The same with the mirror read, but for the plans and commits of batches before `since`."""
-        copies = packed(read_mirror(self.storage, mirror_folder(self.location), since=since))
-        return replace(self, seen=replace(self.seen, copies=_since_left(copies, self.seen.left), copied_since=since))
+        copies = pack_copies(read_mirror(self.storage, locate_mirror(self.location), since=since))
+        return replace(
+            self, seen=replace(self.seen, copies=_select_since_left(copies, self.seen.left), copied_since=since)
+        )
 
     def with_batches(self, batch_ids: Iterable[int]) -> OpenQuery:
         """The same with these batches read as well, from the mirror where the checkpoint does not have them.
@@ -225,7 +229,7 @@ class OpenQuery(JsonValue):
         plans = {batch.batch_id: batch.offsets for batch in batches if batch.offsets is not None}
         commits = {batch.batch_id: batch.commit for batch in batches if batch.commit is not None}
         planned = replace(checkpoint.offsets, entries={**checkpoint.offsets.entries, **plans})
-        planned = replace(planned, entries=in_mode(planned, checkpoint.mode))
+        planned = replace(planned, entries=take_log_in_mode(planned, checkpoint.mode))
         committed = replace(checkpoint.commits, entries={**checkpoint.commits.entries, **commits})
         found = replace(
             self, seen=replace(self.seen, checkpoint=replace(checkpoint, offsets=planned, commits=committed))
@@ -257,7 +261,7 @@ class OpenQuery(JsonValue):
         Raises:
             StorageError: the storage does not answer (subclasses).
         """
-        return self.search(_planned_ms, time_ms).batch_id
+        return self.search(_get_planned_ms, time_ms).batch_id
 
     def search(self, measure: Callable[[OffsetEntry], int | None], bound: int) -> SearchEnd:
         """The newest batch in the checkpoint whose plan measures at most `bound`, by a few looks at a long log.
@@ -293,7 +297,7 @@ class OpenQuery(JsonValue):
                     yield parsed
 
 
-def known_left(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery:
+def look_for_left_behind(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery:
     """The same, knowing whether a recovery left the checkpoint behind on purpose and no batch was planned since.
 
     Args:
@@ -308,15 +312,15 @@ def known_left(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery:
     checkpoint = query.checkpoint
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         return query
-    left = left_behind(query.storage, query.location, query.target.config, keys)
+    left = find_left_behind(query.storage, query.location, query.target.config, keys)
     if left is None:
         return query
     found = replace(query, seen=replace(query.seen, left=left)).with_mirror()
-    has_run = any(batch_of(copy.path, log) is not None for copy in found.seen.copies for log in (OFFSETS, COMMITS))
+    has_run = any(parse_batch(copy.path, log) is not None for copy in found.seen.copies for log in (OFFSETS, COMMITS))
     return query if has_run else found
 
 
-def _since_left(copies: Iterable[Copy], left: LeftBehind | None) -> tuple[Copy, ...]:
+def _select_since_left(copies: Iterable[Copy], left: LeftBehind | None) -> tuple[Copy, ...]:
     """What the mirror saw of the query that was begun instead of the one that was left behind."""
     if left is None:
         return tuple(copies)
@@ -363,7 +367,7 @@ def gather(
     query = gather_at(target, open_storage(location), batches=batches, mirror=mirror)
     if not may_have_links:
         require_no_links(query, options)
-    known = remembered(ledger, location, query.query_id)
+    known = recall_query(ledger, location, query.query_id)
     if not query.seen.copies and known is None and not may_be_missing:
         require_checkpoint(location, query.checkpoint, options)
     return replace(query, remembered=known, options=options)
@@ -388,7 +392,7 @@ def gather_at(
         # The root of a bucket has nothing beside it.
         if not location.name:
             return ()
-        return tuple(packed(read_mirror(storage, mirror_folder(location))))
+        return tuple(pack_copies(read_mirror(storage, locate_mirror(location))))
 
     if batches is None and mirror is MirrorUse.WHERE_WANTED:
         mirror = MirrorUse.ALWAYS  # for nobody knows beforehand how many there are
@@ -438,7 +442,7 @@ def require_no_links(query: OpenQuery, options: EvidenceOptions = _NOTHING_ASKED
     Raises:
         CheckpointHasLinksError: Spark, or a repair, would follow one.
     """
-    matter = that_matter(query.links, query.checkpoint.location)
+    matter = select_links_that_matter(query.links, query.checkpoint.location)
     if not matter:
         return
     path = min(matter)
@@ -486,16 +490,16 @@ def require_checkpoint(
     )
 
 
-def _planned_ms(entry: OffsetEntry) -> int | None:
+def _get_planned_ms(entry: OffsetEntry) -> int | None:
     return entry.metadata.batch_timestamp_ms if entry.metadata else None
 
 
-def now_ms() -> int:
+def read_clock_ms() -> int:
     """The time, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
-def batch_unknown(query: OpenQuery, batch_id: int) -> BatchUnknownError:
+def make_batch_unknown_error(query: OpenQuery, batch_id: int) -> BatchUnknownError:
     """The error for a batch that nobody knows; it names those that are known."""
     known = query.known
     return BatchUnknownError(
@@ -515,7 +519,7 @@ class FormerQuery:
     copies: tuple[Copy, ...]
 
 
-def lineage(query: OpenQuery) -> list[FormerQuery]:
+def trace_lineage(query: OpenQuery) -> list[FormerQuery]:
     """Every query id of a checkpoint, oldest first, as far as the mirror saw them."""
     first_seen: dict[str, int] = {}
     for copy in query.seen.copies:
@@ -527,13 +531,13 @@ def lineage(query: OpenQuery) -> list[FormerQuery]:
     ]
 
 
-def mirrored_only(query: OpenQuery) -> BatchIds | None:
+def find_mirrored_only(query: OpenQuery) -> BatchIds | None:
     """Where both logs are lost: the batches of the newest query in the mirror; None where there are none."""
     checkpoint = query.checkpoint
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         return None
-    copies = [copy for query in lineage(query)[-1:] for copy in query.copies]
-    planned = [batch_of(copy.path, OFFSETS) for copy in copies]
+    copies = [copy for query in trace_lineage(query)[-1:] for copy in query.copies]
+    planned = [parse_batch(copy.path, OFFSETS) for copy in copies]
     ids = BatchIds.of([batch_id for batch_id in planned if batch_id is not None])
     return ids or None
 
@@ -560,12 +564,12 @@ class MirroredBatch(NamedTuple):
         )
 
 
-def mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
+def collect_mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
     """The batches of one query in the mirror, oldest first."""
     plans: dict[int, Copy] = {}
     commits: dict[int, Copy] = {}
-    for copy in standing(copies).values():
-        planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+    for copy in select_standing(copies).values():
+        planned, committed = parse_batch(copy.path, OFFSETS), parse_batch(copy.path, COMMITS)
         if planned is not None:
             plans[planned] = copy
         elif committed is not None:
@@ -573,6 +577,6 @@ def mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
     return {each: MirroredBatch(plans.get(each), commits.get(each)) for each in sorted({*plans, *commits})}
 
 
-def records_of(copies: Iterable[Copy]) -> Iterator[BatchRecord]:
+def parse_records(copies: Iterable[Copy]) -> Iterator[BatchRecord]:
     """The batches of one query in the mirror, oldest first, each parsed when it is its turn."""
-    return (batch.record(batch_id) for batch_id, batch in mirrored_batches(copies).items())
+    return (batch.record(batch_id) for batch_id, batch in collect_mirrored_batches(copies).items())

@@ -10,10 +10,10 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import UsageError
 from lastgood.notes import read_json
 from lastgood.observe.broker import open_broker
-from lastgood.observe.offsets import offsets_after
-from lastgood.observe.open_query import OpenQuery, now_ms
+from lastgood.observe.offsets import find_offsets_after
+from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.observe.surroundings import ONE_SECONDS
-from lastgood.query.topics import recreated
+from lastgood.query.topics import list_recreated
 from lastgood.sources.kafka.facts import Found, KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.reader import SourceKindError
@@ -101,7 +101,7 @@ class StartChoice:
             )
 
 
-def chosen_offsets(
+def choose_offsets(
     where: StartChoice,
     found: OpenQuery,
     *,
@@ -121,12 +121,12 @@ def chosen_offsets(
     """
     where.require_one()
     if where.stable_lag is not None or where.batch is not None:
-        standing = offsets_after(found.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked)
+        standing = find_offsets_after(found.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked)
         if where.stable_lag is None:
             lag = ""
         else:
             lag = f" (CURRENT is {standing.current})"
-        others = recreated(found.seen)  # the batch's offsets are none of these: they stand at their beginning
+        others = list_recreated(found.seen)  # the batch's offsets are none of these: they stand at their beginning
         since = ", or lower where the query went back since" if standing.went_back else ""
         offsets: dict[str, Offsets] = {
             source_id: {topic: parts for topic, parts in each.items() if topic not in others}
@@ -134,10 +134,10 @@ def chosen_offsets(
         }
         chosen = f"the end of batch {standing.batch}{lag}{since}"
     else:
-        named = _topics(found) if topics is None else topics
+        named = _list_topics(found) if topics is None else topics
         named = {source_id: known for source_id, known in named.items() if where.source in (None, source_id)}
-        told, chosen = _told(where, found, named)
-        offsets = {source_id: _restricted(told, known) for source_id, known in named.items()}
+        told, chosen = _resolve_told(where, found, named)
+        offsets = {source_id: _restrict_to_known(told, known) for source_id, known in named.items()}
     if where.source is not None:
         if where.source in offsets:
             offsets = {where.source: offsets[where.source]}
@@ -147,10 +147,10 @@ def chosen_offsets(
         raise SourceKindError(
             "there is no such Kafka source", subject=where.source or str(found.location), expected="a source of Kafka"
         )
-    return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
+    return {source_id: _select_only(each, where.only) for source_id, each in offsets.items()}, chosen
 
 
-def _told(where: StartChoice, found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
+def _resolve_told(where: StartChoice, found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
     """Offsets of all topics, as a file, a time or an end of the topics says."""
     if where.at is not None:
         return read_at(where.at), f"the offsets in {where.at}"
@@ -158,34 +158,34 @@ def _told(where: StartChoice, found: OpenQuery, topics: Mapping[str, Offsets]) -
     if where.earliest:
         return {topic: dict.fromkeys(each, OFFSET_EARLIEST) for topic, each in partitions.items()}, "the earliest"
     if where.latest:
-        return _facts(found).latest, "the latest when the plan was made"
+        return _ask_facts(found).latest, "the latest when the plan was made"
     at_ms = where.at_time_ms or 0
-    return _first_records(found, partitions, at_ms), f"the first records written at or after {at_ms} ms"
+    return _find_first_records(found, partitions, at_ms), f"the first records written at or after {at_ms} ms"
 
 
-def first_records(found: OpenQuery, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
+def find_first_records(found: OpenQuery, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
     """By the id of the source the first record of each partition written at a time or later; the end if there is none.
 
     Raises:
         UsageError: nobody said where Kafka is, or it does not tell.
     """
     partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
-    told = _first_records(found, partitions, at_ms)
-    return {source_id: _restricted(told, known) for source_id, known in topics.items()}
+    told = _find_first_records(found, partitions, at_ms)
+    return {source_id: _restrict_to_known(told, known) for source_id, known in topics.items()}
 
 
-def oldest_records(found: OpenQuery, topics: Mapping[str, Offsets]) -> Found:
+def find_oldest_records(found: OpenQuery, topics: Mapping[str, Offsets]) -> Found:
     """The oldest record that Kafka has of each partition, with its time; empty where written facts do not tell.
 
     Raises:
         UsageError: nobody said where Kafka is, or it does not answer.
     """
     partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
-    return _facts(found, partitions, 0).first_at.get(0, {})
+    return _ask_facts(found, partitions, 0).first_at.get(0, {})
 
 
-def _first_records(found: OpenQuery, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
-    facts = _facts(found, partitions, at_ms)
+def _find_first_records(found: OpenQuery, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
+    facts = _ask_facts(found, partitions, at_ms)
     if at_ms not in facts.first_at:
         expected = "a broker that can be asked: facts that were written down tell of other times"
         raise UsageError("Kafka does not tell the offsets at that time", subject=f"{at_ms} ms", expected=expected)
@@ -205,7 +205,7 @@ def _first_records(found: OpenQuery, partitions: Offsets, at_ms: int) -> dict[st
     return at_time
 
 
-def _facts(found: OpenQuery, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
+def _ask_facts(found: OpenQuery, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
     """What Kafka says now; of one moment too.
 
     Raises:
@@ -215,7 +215,9 @@ def _facts(found: OpenQuery, topics: Mapping[str, object] | None = None, at_ms: 
     if at_ms is not None and facts is not None and at_ms not in facts.first_at:
         broker = open_broker(found.asked.kafka, found.asked.kafka_config)
         if broker is not None:
-            facts = broker.ask(list(topics or ()), now_ms=now_ms(), timeout_seconds=ONE_SECONDS, times_ms=(at_ms,))
+            facts = broker.ask(
+                list(topics or ()), now_ms=read_clock_ms(), timeout_seconds=ONE_SECONDS, times_ms=(at_ms,)
+            )
     if facts is None or facts.unknown is not None:
         raise UsageError(
             "only Kafka can tell these offsets",
@@ -226,18 +228,18 @@ def _facts(found: OpenQuery, topics: Mapping[str, object] | None = None, at_ms: 
     return facts
 
 
-def _topics(found: OpenQuery) -> dict[str, Offsets]:
+def _list_topics(found: OpenQuery) -> dict[str, Offsets]:
     """The partitions of each Kafka source, from the newest plan."""
     entry = found.seen.checkpoint.newest_offsets
     return entry.topics if entry else {}
 
 
-def _restricted(told: Offsets, known: Offsets) -> Offsets:
+def _restrict_to_known(told: Offsets, known: Offsets) -> Offsets:
     """Those of the topics that a source reads."""
     return {topic: each for topic, each in told.items() if topic in known}
 
 
-def _only(offsets: Offsets, only: tuple[str, ...]) -> Offsets:
+def _select_only(offsets: Offsets, only: tuple[str, ...]) -> Offsets:
     if not only:
         return offsets
     chosen: dict[str, dict[int, int]] = {}

@@ -6,32 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lastgood.asked import Asked, downtime
+from lastgood.asked import Asked, format_downtime
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.diagnosis.grade import Grade, choose_grade
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.errors import LastgoodError
 from lastgood.journal.incident import Incident
 from lastgood.ladder.tally import FailedBatch
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.exposure import exposure_to_kafka
-from lastgood.observe.observation import DiagnoseOptions, advised, observe
+from lastgood.observe.exposure import judge_exposure_to_kafka
+from lastgood.observe.observation import DiagnoseOptions, add_advice_facts, observe
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts
-from lastgood.query.agreement import SinkStanding, sink_standing
+from lastgood.query.agreement import SinkStanding, judge_sink_standing
 from lastgood.query.kafka import Exposure
-from lastgood.query.observation import LeftBehind, views_of
+from lastgood.query.observation import LeftBehind, make_views
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
 from lastgood.signing import SignatureStanding
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import Location
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _NOTHING_ASKED = EvidenceOptions()
 
@@ -64,7 +64,7 @@ class DiagnosedStatus:
 class Status(JsonValue):
     """Where one query stands."""
 
-    json = form(
+    json = make_form(
         "checkpoint=location grade=_grade query_id=stand.query_id mode=stand.mode stateful=stand.is_stateful "
         "last_planned=stand.position.planned last_committed=stand.position.committed "
         "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome unknowns problems warnings "
@@ -131,12 +131,12 @@ class Status(JsonValue):
         """What is damaged, missing or lost, each thing one line for a person."""
         if self.error is not None:
             return (self.error.sentence,)
-        return tuple(_line(finding) for finding in self.findings if finding.severity is Severity.ERROR)
+        return tuple(_format_line(finding) for finding in self.findings if finding.severity is Severity.ERROR)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is not as it is to be, though the query works."""
-        return tuple(_line(finding) for finding in self.findings if finding.severity is Severity.WARNING)
+        return tuple(_format_line(finding) for finding in self.findings if finding.severity is Severity.WARNING)
 
     @property
     def next(self) -> str:
@@ -164,7 +164,9 @@ class Status(JsonValue):
         """How it was asked for; the commands that are printed carry the same, as those of the findings do."""
         if self.stand is not None:
             return self.stand.asked
-        return Asked(self.target or str(self.location), self.options.words(), downtime=downtime(self.max_downtime_ms))
+        return Asked(
+            self.target or str(self.location), self.options.words(), downtime=format_downtime(self.max_downtime_ms)
+        )
 
     @property
     def undo(self) -> str | None:
@@ -189,7 +191,7 @@ class Status(JsonValue):
 
     @property
     def _left_behind(self) -> dict[str, Any] | None:
-        return None if self.left is None else _left_json(self.left, self.asked)
+        return None if self.left is None else _encode_left(self.left, self.asked)
 
     @property
     def _last_incident(self) -> dict[str, Any] | None:
@@ -220,7 +222,7 @@ class Status(JsonValue):
         }
 
 
-def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
+def _encode_left(left: LeftBehind, asked: Asked) -> dict[str, Any]:
     return {
         "recovery": left.recovery,
         "at_ms": left.at_ms,
@@ -230,7 +232,7 @@ def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _line(finding: Finding) -> str:
+def _format_line(finding: Finding) -> str:
     return f"{finding.condition.name} {finding.subject}: {finding.effect}"
 
 
@@ -257,7 +259,7 @@ def examine(
         StorageError: the storage does not answer (subclasses).
     """
     world = observe(query, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
-    return judge(replace(advised(world, facts), now_ms=at_ms))
+    return judge(replace(add_advice_facts(world, facts), now_ms=at_ms))
 
 
 def judge_status(
@@ -269,23 +271,23 @@ def judge_status(
 ) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
     report = examine(query, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
-    views = views_of(report.world)
-    exposure = exposure_to_kafka(query, facts, options, at_ms=at_ms)
-    stand = _stand(query, report)
+    views = make_views(report.world)
+    exposure = judge_exposure_to_kafka(query, facts, options, at_ms=at_ms)
+    stand = _judge_standing(query, report)
     return Status(
         query.location,
         stand,
         exposure=exposure,
-        sinks=tuple(sink_standing(each) for each in views),
+        sinks=tuple(judge_sink_standing(each) for each in views),
         left=report.world.left,
         options=options,
     )
 
 
-def _stand(query: OpenQuery, report: Report) -> DiagnosedStatus:
+def _judge_standing(query: OpenQuery, report: Report) -> DiagnosedStatus:
     checkpoint = query.checkpoint
     return DiagnosedStatus(
-        grade_of(report),
+        choose_grade(report),
         report.position,
         tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
         report.restart.outcome,

@@ -11,8 +11,8 @@ from lastgood.checkpoint.lines import LONG_MAX
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.errors import LastgoodError
-from lastgood.journal.endings import endings_of
-from lastgood.observe.open_query import OpenQuery, mirrored_only
+from lastgood.journal.endings import find_endings
+from lastgood.observe.open_query import OpenQuery, find_mirrored_only
 from lastgood.query.observation import LedgerMemory
 from lastgood.query.sinks import NONE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger, QueryRow
 
 
-def with_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) -> OpenQuery:
+def add_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) -> OpenQuery:
     """The same with what the ledger remembers, where neither checkpoint nor mirror knows a batch; else nobody asks.
 
     The ledger is that of the target, else of `LASTGOOD_LEDGER`. One that does not answer holds nothing up: its memory
@@ -34,7 +34,7 @@ def with_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) 
         StorageError: the storage does not answer (subclasses).
     """
     checkpoint = opened.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None or mirrored_only(opened):
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None or find_mirrored_only(opened):
         return opened
     seen = replace(opened.seen, memory=_recall(opened, environment))
     return replace(opened, seen=seen)
@@ -42,16 +42,16 @@ def with_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) 
 
 def _recall(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerMemory | None:
     from lastgood.ledger.opening import open_ledger  # noqa: PLC0415 - of a checkpoint that has batches nobody asks it
-    from lastgood.observe.ledger import chosen_ledger  # noqa: PLC0415
+    from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415
 
     place = "LASTGOOD_LEDGER"
     try:
-        chosen = chosen_ledger(None, opened.target, environment)
+        chosen = choose_ledger(None, opened.target, environment)
         if chosen is None:
             return None
         place = str(chosen)
         with open_ledger(chosen, create=False) as ledger:
-            return _remembered(opened, ledger, place)
+            return _find_remembered(opened, ledger, place)
     except LastgoodError as error:
         if error.condition == "LEDGER_MISSING":  # it is made with the first batch that somebody tells it
             return None
@@ -60,7 +60,7 @@ def _recall(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerMemory |
         )
 
 
-def _remembered(opened: OpenQuery, ledger: Ledger, place: str) -> LedgerMemory | None:
+def _find_remembered(opened: OpenQuery, ledger: Ledger, place: str) -> LedgerMemory | None:
     """The newest query at this checkpoint of which a batch is known, and that nobody has given up on purpose."""
     known = [(query, ledger.bounds(query)) for query in ledger.queries(opened.location.identity)]
     lost = [(query, bounds) for query, bounds in known if bounds is not None and not _is_given_up(opened, query)]
@@ -68,7 +68,7 @@ def _remembered(opened: OpenQuery, ledger: Ledger, place: str) -> LedgerMemory |
         return None
     own_id = opened.query_id
     query, (oldest, newest) = next((each for each in lost if each[0].query_id == own_id), lost[-1])
-    return LedgerMemory(place, query.query_id, oldest, newest, _offsets_after(ledger, query))
+    return LedgerMemory(place, query.query_id, oldest, newest, _find_known_batch(ledger, query))
 
 
 def _is_given_up(opened: OpenQuery, query: QueryRow) -> bool:
@@ -76,7 +76,7 @@ def _is_given_up(opened: OpenQuery, query: QueryRow) -> bool:
     left, seen_ms = opened.seen.left, query.last_seen_ms or 0
     if left is not None:
         return query.query_id == left.query_id or seen_ms <= left.at_ms
-    ending = next(reversed(endings_of(opened.storage, opened.location)), None)
+    ending = next(reversed(find_endings(opened.storage, opened.location)), None)
     if ending is None or ending.since_ms is not None or ending.planned != NONE or not ending.written:
         return False
     own = opened.checkpoint.query
@@ -84,7 +84,7 @@ def _is_given_up(opened: OpenQuery, query: QueryRow) -> bool:
     return is_as_left and seen_ms <= ending.at_ms
 
 
-def _offsets_after(ledger: Ledger, query: QueryRow) -> int | None:
+def _find_known_batch(ledger: Ledger, query: QueryRow) -> int | None:
     """The newest committed batch, else the newest, if it is known where it ended in Kafka."""
     for is_committed in (True, False):
         batch_id = ledger.planned_at(query, LONG_MAX, is_committed=is_committed)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
-from lastgood.records.files import in_order, parse_records
+from lastgood.records.files import parse_records, sort_record_files
 from lastgood.records.record import Progress, QueryStarted, Record, Terminated
 from lastgood.storage.reading import LocalStorage, Location, Storage, read_part
 
@@ -20,25 +20,25 @@ _BATCHES_MAX = 500
 _CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"
 
 
-def newest_files(names: Iterable[str]) -> list[str]:
+def select_newest_files(names: Iterable[str]) -> list[str]:
     """The newest record files among these names, oldest first."""
-    return in_order(names)[-_FILES_MAX:]
+    return sort_record_files(names)[-_FILES_MAX:]
 
 
-def newest_records(storage: Storage, folder: Location, names: Iterable[str]) -> list[Record]:
+def read_newest_records(storage: Storage, folder: Location, names: Iterable[str]) -> list[Record]:
     """The newest records in a recorder's folder, oldest first.
 
     Raises:
         StorageError: a file cannot be read.
     """
-    newest = newest_files(names)
+    newest = select_newest_files(names)
     with ThreadPoolExecutor(_FILES_MAX) as pool:
-        contents = list(pool.map(lambda name: tail_of(storage, folder / name), newest))
+        contents = list(pool.map(lambda name: read_tail(storage, folder / name), newest))
     records = [each for content in contents for each in parse_records(content).records]
     return sorted(records, key=lambda record: record.recorded_at_ms)
 
 
-def tail_of(storage: Storage, file: Location) -> bytes:
+def read_tail(storage: Storage, file: Location) -> bytes:
     """The whole lines at the end of a record file; an object is small enough to be read whole.
 
     Raises:
@@ -55,13 +55,13 @@ def tail_of(storage: Storage, file: Location) -> bytes:
     return content.partition(b"\n")[2]
 
 
-def recorded_batches(records: Iterable[Record], query_id: str | None) -> tuple[RecordedBatch, ...]:
+def list_recorded_batches(records: Iterable[Record], query_id: str | None) -> tuple[RecordedBatch, ...]:
     """The newest batches of a query among these records."""
-    found = [_batch(each) for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    found = [_make_recorded_batch(each) for each in records if isinstance(each, Progress) and each.query_id == query_id]
     return tuple(found[-_BATCHES_MAX:])
 
 
-def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[str, str]:
+def list_recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[str, str]:
     """The ids of the topics of which the offsets of a query are, by what its batches told.
 
     Of a topic that has another id since, that is the new one only if the query has gone back in it. Else it has read on
@@ -73,27 +73,29 @@ def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[
         if not isinstance(record, Progress) or record.query_id != query_id:
             continue
         for source in record.sources:
-            starts = _topics(source.start_offset)
+            starts = _get_topics(source.start_offset)
             for topic, told in (source.topic_ids or {}).items():
-                if told is not None and (topic not in found or _went_back(ends.get(topic, {}), starts.get(topic, {}))):
+                if told is not None and (
+                    topic not in found or _is_going_back(ends.get(topic, {}), starts.get(topic, {}))
+                ):
                     found[topic] = told
-            ends |= _topics(source.end_offset)
+            ends |= _get_topics(source.end_offset)
     return found
 
 
-def _topics(offset: Any) -> dict[str, Mapping[str, Any]]:
+def _get_topics(offset: Any) -> dict[str, Mapping[str, Any]]:
     """Partitions and offsets by topic, of Spark's JSON value; empty where it is another."""
     topics = offset.items() if isinstance(offset, Mapping) else ()
     return {topic: parts for topic, parts in topics if isinstance(parts, Mapping)}
 
 
-def _went_back(end: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
+def _is_going_back(end: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
     """Whether a batch began below where the one before it ended."""
     both = ((end[partition], at) for partition, at in start.items() if partition in end)
     return any(isinstance(last, int) and isinstance(at, int) and at < last for last, at in both)
 
 
-def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
+def list_recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
     """How the newest batch of a query reads Kafka, each kind once."""
     batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
     if batches:
@@ -103,7 +105,7 @@ def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> t
     return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
 
 
-def recorded_kafka_sources(records: Iterable[Record], query_id: str | None) -> int | None:
+def count_recorded_kafka_sources(records: Iterable[Record], query_id: str | None) -> int | None:
     """How many sources of a query's newest batch are Kafka, by their descriptions; None without a batch."""
     batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
     if batches:
@@ -115,10 +117,10 @@ def recorded_kafka_sources(records: Iterable[Record], query_id: str | None) -> i
     return sum(source.subscription is not None or "kafka" in source.description.lower() for source in sources)
 
 
-def _batch(record: Progress) -> RecordedBatch:
+def _make_recorded_batch(record: Progress) -> RecordedBatch:
     kafka = [source for source in record.sources if source.subscription is not None]
-    read = [_between(source.start_offset, source.end_offset) for source in kafka]
-    behind = [_between(source.end_offset, source.latest_offset) for source in kafka]
+    read = [_count_between(source.start_offset, source.end_offset) for source in kafka]
+    behind = [_count_between(source.end_offset, source.latest_offset) for source in kafka]
     state_rows = record.num_state_rows if record.state_operators else None
     state_bytes = record.state_memory_used_bytes if record.state_operators else None
     return RecordedBatch(
@@ -143,18 +145,18 @@ def _sum(counts: list[int | None]) -> int | None:
     return None
 
 
-def _between(start: Any, end: Any) -> int | None:
+def _count_between(start: Any, end: Any) -> int | None:
     """How many Kafka offsets lie between two of Spark's JSON values; None where one of them is none, or no position."""
     if not isinstance(start, Mapping) or not isinstance(end, Mapping):
         return None
-    counts = list(_counts(start, end))
+    counts = list(_list_counts(start, end))
     known = [count for count in counts if count is not None]
     if len(known) == len(counts):
         return sum(known)
     return None
 
 
-def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | None]:
+def _list_counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | None]:
     for topic, partitions in end.items():
         before = start.get(topic)
         for partition, last in partitions.items() if isinstance(partitions, Mapping) else ():
@@ -168,7 +170,7 @@ def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | 
                     yield None
 
 
-def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:
+def list_recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:
     """Every start that these records tell of, in the order of their first signs."""
     runs: dict[str, RecordedRun] = {}
     for record in records:

@@ -27,7 +27,7 @@ class Remembered:
     def records(self, batch_ids: Collection[int]) -> list[BatchRecord]:
         """Those of these batches whose end offsets it knows."""
         found = self.ledger.batches(self.query, batch_ids)
-        return [_record(facts) for _, facts in sorted(found.items()) if facts.ends]
+        return [_make_record(facts) for _, facts in sorted(found.items()) if facts.ends]
 
     def newest(self, *, is_committed: bool = False) -> int | None:
         """The newest batch, or the newest that was committed."""
@@ -42,7 +42,7 @@ class Remembered:
         return self.ledger.bounds(self.query) or ()
 
 
-def remembered(ledger: Ledger | None, location: Location, query_id: str | None) -> Remembered | None:
+def recall_query(ledger: Ledger | None, location: Location, query_id: str | None) -> Remembered | None:
     """What a ledger knows of the query with this id at a checkpoint; of its last query if the id is lost."""
     if ledger is None:
         queries = []
@@ -54,7 +54,7 @@ def remembered(ledger: Ledger | None, location: Location, query_id: str | None) 
     return None
 
 
-def _record(facts: BatchFacts) -> BatchRecord:
+def _make_record(facts: BatchFacts) -> BatchRecord:
     plan = facts.plan
     planned_at_ms = plan.planned_at_ms if plan else None
     if planned_at_ms is None and facts.progress is not None:
@@ -63,7 +63,7 @@ def _record(facts: BatchFacts) -> BatchRecord:
     if planned_at_ms is not None:
         fields: dict[str, Json] = {"batchWatermarkMs": facts.batch_watermark_ms or 0, "batchTimestampMs": planned_at_ms}
         metadata = BatchMetadata(fields, to_json(fields))
-    lines = (SourceLine(source_id, text) for source_id, text in sorted(facts.ends.items(), key=_position))
+    lines = (SourceLine(source_id, text) for source_id, text in sorted(facts.ends.items(), key=_rank_source))
     entry = OffsetEntry(1, metadata, tuple(lines))
     watermark_ms = (facts.commit.next_batch_watermark_ms if facts.commit else None) or 0
     commit = None
@@ -72,6 +72,6 @@ def _record(facts: BatchFacts) -> BatchRecord:
     return BatchRecord(facts.batch_id, entry, commit, is_mirrored=True)
 
 
-def _position(end: tuple[str, str]) -> tuple[int, str]:
+def _rank_source(end: tuple[str, str]) -> tuple[int, str]:
     source_id = end[0]
     return int(source_id) if source_id.isdecimal() else -1, source_id

@@ -10,15 +10,15 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.walk import Progress, Walk
-from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
-from lastgood.values import JsonValue, form
+from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, find_source_reads
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow(JsonValue):
     """One batch, as a line of the table."""
 
-    json = form("batch planned committed time_ms watermark_ms sources=reads from=_origin notes")
+    json = make_form("batch planned committed time_ms watermark_ms sources=reads from=_origin notes")
     """One element of `batches`."""
 
     batch: int
@@ -36,13 +36,13 @@ class BatchRow(JsonValue):
         return "mirror" if self.mirrored else "checkpoint"
 
 
-def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffsets, current: int | None) -> BatchRow:
+def make_row(record: BatchRecord, before: BatchRecord | None, initial: InitialOffsets, current: int | None) -> BatchRow:
     """The row of one batch; `before` is the batch with the id before it, None if that is not known."""
     batch_id, entry = record.batch_id, record.offsets
     found: tuple[SourceRead, ...] = ()
     if isinstance(entry, OffsetEntry):
         earlier = before.offsets if before and isinstance(before.offsets, OffsetEntry) else None
-        found = reads(entry, earlier, initial if batch_id == 0 else None, is_first=batch_id == 0)
+        found = find_source_reads(entry, earlier, initial if batch_id == 0 else None, is_first=batch_id == 0)
     return BatchRow(
         batch_id,
         planned=entry is not None,
@@ -51,16 +51,16 @@ def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffs
         watermark_ms=record.watermark_ms,
         reads=found,
         mirrored=record.is_mirrored,
-        notes=tuple(_notes(record, found, current)),
+        notes=tuple(_list_notes(record, found, current)),
     )
 
 
-def rows_of(query: OpenQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
+def make_rows(query: OpenQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
     """The rows of the batches that were read, oldest first; see `Evidence.records`."""
     records = query.records(only)
     initial, current = query.initial, query.current
     for batch_id, record in records.items():
-        yield row_of(record, records.get(batch_id - 1), initial, current)
+        yield make_row(record, records.get(batch_id - 1), initial, current)
 
 
 class AllRows:
@@ -86,10 +86,10 @@ class AllRows:
         for record in self._walk:
             if later is not None:
                 before = record if record.batch_id == later.batch_id - 1 else None
-                yield row_of(later, before, self._initial, self._current)
+                yield make_row(later, before, self._initial, self._current)
             later = record
         if later is not None:
-            yield row_of(later, None, self._initial, self._current)
+            yield make_row(later, None, self._initial, self._current)
 
     @property
     def query(self) -> OpenQuery:
@@ -97,7 +97,7 @@ class AllRows:
         return self._walk.query
 
 
-def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | None) -> Iterable[str]:
+def _list_notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | None) -> Iterable[str]:
     if isinstance(record.offsets, Damage):
         yield f"plan damaged: {record.offsets}"
     if isinstance(record.commit, Damage):
@@ -109,7 +109,7 @@ def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | No
     elif record.offsets is not None and not record.is_committed:
         is_newest = record.batch_id == current
         yield "planned, not committed: runs again" if is_newest else "planned, never committed: passed over"
-    yield from _unresolved(found)
+    yield from _list_unresolved(found)
     if any(read.went_back for read in found):
         yield "offsets went back"
     if any(read.gone for read in found):
@@ -118,7 +118,7 @@ def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | No
         yield "no data"
 
 
-def _unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
+def _list_unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
     """Where a batch begins or ends at no position: what it read of these partitions nobody has written down."""
     spans = [span for read in found for parts in read.unresolved.values() for span in parts.values()]
     for words, offsets in (

@@ -14,24 +14,24 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import read_table_log
 from lastgood.errors import LastgoodError, StorageError, UsageError
-from lastgood.observe.ledger import asked_ledger
-from lastgood.observe.offsets import offsets_after
+from lastgood.observe.ledger import open_asked_ledger
+from lastgood.observe.offsets import find_offsets_after
 from lastgood.observe.open_query import OpenQuery, gather
-from lastgood.observe.positions import StartChoice, chosen_offsets, first_records, oldest_records, read_at
+from lastgood.observe.positions import StartChoice, choose_offsets, find_first_records, find_oldest_records, read_at
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
 from lastgood.planning.extents import (
     Reads,
-    extent_from_beginning,
-    extent_of_batch,
-    extent_of_rows,
-    extent_since,
+    measure_extent_from_beginning,
+    measure_extent_of_batch,
+    measure_extent_of_rows,
+    measure_extent_since,
 )
 from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import ends
-from lastgood.planning.repairs.lost import newest_mirrored
-from lastgood.planning.standing import seen_as
-from lastgood.query.sink_batches import origins
+from lastgood.planning.pricing import find_ends
+from lastgood.planning.repairs.lost import find_newest_mirrored
+from lastgood.planning.standing import see_as
+from lastgood.query.sink_batches import find_origins
 from lastgood.settings.target import Target
 from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
@@ -46,7 +46,7 @@ _ONLY_SOURCE = "0"
 _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 
 
-def seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
+def make_seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
     """The goal `fresh` of a query whose checkpoint is lost, or to be left behind.
 
     With where it starts, and how far the sinks have come if anybody tells.
@@ -58,18 +58,18 @@ def seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
         StorageError: the table cannot be read.
     """
     where.require_one()
-    return replace(_seed(found, where), new_query_id=str(uuid.uuid4()))
+    return replace(_make_seed(found, where), new_query_id=str(uuid.uuid4()))
 
 
-def seed_by_default(found: OpenQuery) -> FreshGoal:
+def choose_seed(found: OpenQuery) -> FreshGoal:
     """What can be trusted most: the mirror, else the newest batch of the sinks if anybody knows where it ended."""
     if not found.seen.repair.mirror:
         with contextlib.suppress(LastgoodError):
-            return seed(found, StartChoice(at_sink=True))
+            return make_seed(found, StartChoice(at_sink=True))
     return FreshGoal()
 
 
-def other_seeds(found: OpenQuery, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tuple[str, ...]]]:
+def list_other_seeds(found: OpenQuery, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tuple[str, ...]]]:
     """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
     if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
         at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
@@ -81,17 +81,17 @@ def other_seeds(found: OpenQuery, goal: FreshGoal) -> Iterator[tuple[FreshGoal, 
     }
     for options, where in ways.items():
         with contextlib.suppress(LastgoodError):
-            other = seed(found, where)
+            other = make_seed(found, where)
             if other.chosen != goal.chosen:
                 yield other, options
 
 
-def _seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
+def _make_seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
     if where.at_sink:
-        return _by_mark(found)
+        return _seed_by_mark(found)
     if where.offset_columns is not None:
-        return _by_rows(where.offset_columns, where, found)
-    topics = _kafka_topics(found)
+        return _seed_by_rows(where.offset_columns, where, found)
+    topics = _list_kafka_topics(found)
     if not topics and where.at is not None:
         topics = {_ONLY_SOURCE: read_at(where.at)}
     if not topics and not (where.batch is not None or where.stable_lag is not None):
@@ -100,21 +100,21 @@ def _seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
             subject=str(found.location),
             expected="--topic NAME and --kafka SERVERS",
         )
-    reads = _reads(found, topics)
+    reads = _make_reads(found, topics)
     if where.at_last_commit:
-        return _by_time(where, found, reads)
-    offsets, chosen = chosen_offsets(where, found, topics=topics or None)
+        return _seed_by_time(where, found, reads)
+    offsets, chosen = choose_offsets(where, found, topics=topics or None)
     is_whole = where.earliest and reads.facts is not None and not where.only
-    return FreshGoal(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
+    return FreshGoal(offsets, chosen, measure_extent_from_beginning(reads) if is_whole else None)
 
 
-def _by_mark(found: OpenQuery) -> FreshGoal:
+def _seed_by_mark(found: OpenQuery) -> FreshGoal:
     """Where the newest batch ended that all sinks show."""
     sinks = found.seen.sinks
     if found.query_id is None:
-        query_id = _remembered_id(found.target)
+        query_id = _recall_id(found.target)
         if query_id is not None:
-            sinks = seen_as(found.seen, query_id).sinks
+            sinks = see_as(found.seen, query_id).sinks
     shown = {sink.last_batch for sink in sinks}
     if len(shown) != 1 or None in shown or not all(sink.known and sink.presumed_app_id is None for sink in sinks):
         raise UsageError(
@@ -124,13 +124,13 @@ def _by_mark(found: OpenQuery) -> FreshGoal:
             expected="--sink LOCATION, one that shows batches of this query",
         )
     batch = shown.pop() or 0
-    standing = offsets_after(found.target, batch=batch, said=found.asked)
+    standing = find_offsets_after(found.target, batch=batch, said=found.asked)
     if standing.time_ms is None:
         planned_ms = {}
     else:
         planned_ms = {batch: standing.time_ms}
     for sink in sinks:
-        held = origins(sink, planned_ms).get(batch)
+        held = find_origins(sink, planned_ms).get(batch)
         if held is not None and held.origin.is_doubtful:
             raise UsageError(
                 "where the batch ended that the sink shows is not known: the plan that is left is another one",
@@ -141,27 +141,27 @@ def _by_mark(found: OpenQuery) -> FreshGoal:
     marks = [f"{sink.location} shows batch {batch}: {sink.because}" for sink in sinks]
     told_by = f"where batch {batch} ended, as logs, mirror or ledger tell"
     holes = [f"{sink.location} lacks batches {sink.holes}, taken back before" for sink in sinks if sink.holes]
-    extent = extent_of_batch(standing.sources, marks=marks, told_by=told_by, holes=holes)
+    extent = measure_extent_of_batch(standing.sources, marks=marks, told_by=told_by, holes=holes)
     return FreshGoal(standing.sources, f"the end of batch {batch}, the newest that the sink shows", extent)
 
 
-def _remembered_id(target: Target) -> str | None:
+def _recall_id(target: Target) -> str | None:
     """The id of a query of which only a ledger knows."""
-    with asked_ledger(target, None, environment=os.environ) as ledger:
+    with open_asked_ledger(target, None, environment=os.environ) as ledger:
         return gather(target, batches=1, ledger=ledger, may_be_missing=True).query_id
 
 
-def _by_rows(text: str, where: StartChoice, found: OpenQuery) -> FreshGoal:
+def _seed_by_rows(text: str, where: StartChoice, found: OpenQuery) -> FreshGoal:
     """Where the rows of the table end, or where the first of them is missing."""
     columns = parse_offset_columns(text)
-    table = _table(found, "--offset-columns")
+    table = _choose_table(found, "--offset-columns")
     _require_judged(table)
-    topics = _kafka_topics(found)
+    topics = _list_kafka_topics(found)
     topic = None
     if columns.topic is None:
-        topic = _one_topic(topics, text)
-    oldest, untold = _oldest(found, topics)
-    rows = read_offsets(parse_location(table.location), columns, topic=topic, since=_offsets(oldest))
+        topic = _choose_topic(topics, text)
+    oldest, untold = _find_oldest(found, topics)
+    rows = read_offsets(parse_location(table.location), columns, topic=topic, since=_take_offsets(oldest))
     _require_topics(found, topics, rows)
     told = topics or {_ONLY_SOURCE: rows.ends}
     if not any(topic in rows.held for each in told.values() for topic in each):
@@ -171,14 +171,14 @@ def _by_rows(text: str, where: StartChoice, found: OpenQuery) -> FreshGoal:
             found=", ".join(rows.held) or "no rows",
             expected=", ".join(topic for each in told.values() for topic in each) or "--topic NAME",
         )
-    reads = _reads(found, _restricted(told, where.source))
-    anew, before = _created_again(found, table, rows, reads, oldest)
+    reads = _make_reads(found, _restrict_to_source(told, where.source))
+    anew, before = _find_created_again(found, table, rows, reads, oldest)
     earlier = [
         (Guarantee.LOSSY, f"{topic} looks as if it was created again earlier: {because}. What was unread then is lost")
         for topic, because in before.items()
     ]
-    doubts = [*untold, *earlier, *_doubts(found, table, rows, told)]
-    extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
+    doubts = [*untold, *earlier, *_list_doubts(found, table, rows, told)]
+    extent = measure_extent_of_rows(rows, str(columns), reads, doubts, anew)
     if anew:
         beside = f", and the beginning of {', '.join(anew)}"
     else:
@@ -198,7 +198,7 @@ def _require_topics(found: OpenQuery, topics: Mapping[str, Offsets], rows: Table
         )
 
 
-def _doubts(
+def _list_doubts(
     found: OpenQuery, table: SinkEvidence, rows: TableOffsets, told: Mapping[str, Offsets]
 ) -> list[tuple[Guarantee, str]]:
     """What speaks against rows as the measure of how far the query has come."""
@@ -219,7 +219,7 @@ def _doubts(
     return doubts
 
 
-def _oldest(found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Found, list[tuple[Guarantee, str]]]:
+def _find_oldest(found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Found, list[tuple[Guarantee, str]]]:
     """The oldest record that Kafka has of each partition, and what to say where a broker that was named is silent."""
     facts = found.seen.kafka
     if facts is None:
@@ -227,20 +227,20 @@ def _oldest(found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Found, lis
     silent = facts.unknown
     if silent is None:
         try:
-            return oldest_records(found, topics), []
+            return find_oldest_records(found, topics), []
         except UsageError as error:
             silent = error.found
     return {}, [(Guarantee.LOSSY, f"Kafka does not tell whether the topics are still those of the rows: {silent}")]
 
 
-def _offsets(records: Found) -> Offsets:
+def _take_offsets(records: Found) -> Offsets:
     return {
         topic: {partition: record.offset for partition, record in each.items() if record.offset is not None}
         for topic, each in records.items()
     }
 
 
-def _created_again(
+def _find_created_again(
     found: OpenQuery, table: SinkEvidence, rows: TableOffsets, reads: Reads, oldest: Found
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The topics that look as if they were created again since rows were made of them, each with what shows it.
@@ -253,14 +253,14 @@ def _created_again(
     """
     if reads.facts is None:
         return {}, {}
-    latest, ends = reads.facts.latest, list(_ends(rows, reads))
+    latest, ends = reads.facts.latest, list(_list_ends(rows, reads))
     anew = {
         topic: f"partition {partition} ends below rows of it"
         for topic, partition, end in ends
         if latest.get(topic, {}).get(partition, end) < end
     }
     before: dict[str, str] = {}
-    times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
+    times = [each.timestamp_ms for each in _list_commits(table) if each.changes_data and each.timestamp_ms is not None]
     if not times:
         return anew, before
     newest_ms = max(times)
@@ -273,33 +273,33 @@ def _created_again(
             told = before if is_last else anew
             told[topic] = f"rows of partition {partition} are older than the oldest record, and have such offsets"
     with contextlib.suppress(UsageError):  # facts that were written down tell of other times
-        for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
+        for each in find_first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
             for topic, partition, end in ends:
                 if each.get(topic, {}).get(partition, end) < end:
                     anew[topic] = f"records of partition {partition} are younger than all rows, and have such offsets"
     return anew, {topic: because for topic, because in before.items() if topic not in anew}
 
 
-def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:
+def _list_ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:
     """Where the rows of each partition end that the query reads."""
     for topic in sorted({topic for each in reads.topics.values() for topic in each}):
         for partition, end in rows.ends.get(topic, {}).items():
             yield topic, partition, end
 
 
-def _by_time(where: StartChoice, found: OpenQuery, reads: Reads) -> FreshGoal:
+def _seed_by_time(where: StartChoice, found: OpenQuery, reads: Reads) -> FreshGoal:
     """What was written to Kafka since the query last saw all of it."""
-    table = _table(found, "--at-last-commit")
-    commit = _commit_before_last(table, found.query_id)
+    table = _choose_table(found, "--at-last-commit")
+    commit = _find_commit_before_last(table, found.query_id)
     at_ms = (commit.timestamp_ms or 0) - where.margin_ms
-    starts = first_records(found, reads.topics, at_ms)
+    starts = find_first_records(found, reads.topics, at_ms)
     what = f"version {commit.version} of {table.location}, {commit.timestamp_ms} ms, the last batch but one"
     behind = f"{where.margin_ms // 1000} s"
     chosen = f"what was written to Kafka since {behind} before version {commit.version} of {table.location}"
-    return FreshGoal(starts, chosen, extent_since(starts, commit=what, behind=behind))
+    return FreshGoal(starts, chosen, measure_extent_since(starts, commit=what, behind=behind))
 
 
-def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommit:
+def _find_commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommit:
     """The last version but one that the query wrote; of several that may be it, the oldest.
 
     A batch is planned after the one before it is written: so the newest batch has read all that was in the topics when
@@ -309,7 +309,7 @@ def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommi
         UsageError: the log of the table does not go back that far.
     """
     by_writer: dict[str | None, list[TableCommit]] = {}
-    for each in _commits(table):
+    for each in _list_commits(table):
         if each.operation in _WRITES and each.added and each.timestamp_ms is not None:
             by_writer.setdefault(next(iter(each.by_app), None), []).append(each)
     if query_id in by_writer:
@@ -349,14 +349,14 @@ def _require_judged(table: SinkEvidence) -> None:
         )
 
 
-def _commits(table: SinkEvidence) -> Sequence[TableCommit]:
+def _list_commits(table: SinkEvidence) -> Sequence[TableCommit]:
     """The newest versions of a table, oldest first; none where they may not be the newest."""
     place = parse_location(table.location)
     log = read_table_log(open_storage(place), place, deadline=Deadline.after(TIMEOUT_SECONDS))
     return () if log is None or isinstance(log, Damage) or log.unjudged is not None else log.commits
 
 
-def _table(found: OpenQuery, option: str) -> SinkEvidence:
+def _choose_table(found: OpenQuery, option: str) -> SinkEvidence:
     """The one Delta table among the sinks."""
     tables = [sink for sink in found.seen.sinks if sink.traits.tells_offsets]
     if len(tables) != 1:
@@ -369,12 +369,12 @@ def _table(found: OpenQuery, option: str) -> SinkEvidence:
     return tables[0]
 
 
-def _kafka_topics(found: OpenQuery) -> dict[str, Offsets]:
+def _list_kafka_topics(found: OpenQuery) -> dict[str, Offsets]:
     """The partitions of each Kafka source, by the newest plan, else by what was asked of Kafka; empty: nobody tells."""
-    entry = found.seen.checkpoint.newest_offsets or newest_mirrored(found.seen.repair.mirror)
+    entry = found.seen.checkpoint.newest_offsets or find_newest_mirrored(found.seen.repair.mirror)
     if entry is not None:
-        return {name: each.topics for name, each in ends(entry).items() if isinstance(each, KafkaOffset)}
-    facts = _answered(found)
+        return {name: each.topics for name, each in find_ends(entry).items() if isinstance(each, KafkaOffset)}
+    facts = _get_answered(found)
     known_topics = facts.topics if facts else {}
     topics = {name: dict.fromkeys(each.partitions, 0) for name, each in known_topics.items()}
     topics = topics or {name: {} for name in found.asked.topics}
@@ -383,21 +383,21 @@ def _kafka_topics(found: OpenQuery) -> dict[str, Offsets]:
     return {_ONLY_SOURCE: topics}
 
 
-def _reads(found: OpenQuery, topics: Mapping[str, Offsets]) -> Reads:
+def _make_reads(found: OpenQuery, topics: Mapping[str, Offsets]) -> Reads:
     began = {name: each.topics for name, each in found.initial.items() if isinstance(each, KafkaOffset)}
-    return Reads(topics, began, _answered(found))
+    return Reads(topics, began, _get_answered(found))
 
 
-def _answered(found: OpenQuery) -> KafkaFacts | None:
+def _get_answered(found: OpenQuery) -> KafkaFacts | None:
     facts = found.seen.kafka
     return facts if facts is not None and facts.unknown is None else None
 
 
-def _restricted(topics: Mapping[str, Offsets], source: str | None) -> Mapping[str, Offsets]:
+def _restrict_to_source(topics: Mapping[str, Offsets], source: str | None) -> Mapping[str, Offsets]:
     return {name: each for name, each in topics.items() if source in (None, name)}
 
 
-def _one_topic(topics: Mapping[str, Offsets], text: str) -> str:
+def _choose_topic(topics: Mapping[str, Offsets], text: str) -> str:
     names: Sequence[str] = [topic for each in topics.values() for topic in each]
     if len(names) != 1:
         raise OffsetColumnsError(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.rows import BatchRow
-from lastgood.query.sink_batches import Origin, planned_anew
-from lastgood.query.sinks import Shown, shown_of
+from lastgood.query.sink_batches import Origin, find_planned_anew
+from lastgood.query.sinks import Shown, judge_shown
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _ONLY_IN_SINKS_MAX = 100
 
@@ -51,7 +51,7 @@ class ShownBatch(JsonValue):
 class HeldBatch(JsonValue):
     """A batch of the checkpoint, held against one sink."""
 
-    json = form("*shown difference")
+    json = make_form("*shown difference")
     """One element of `sinks` of a batch in `inspect --format json`."""
 
     shown: ShownBatch
@@ -77,7 +77,7 @@ class SinkComparison:
         planned = query.checkpoint.last_planned
         self._last_planned = -1 if planned is None else planned
         self._orphan = query.checkpoint.orphan
-        self._anew = [planned_anew(query.checkpoint, sink) for sink in self.sinks]
+        self._anew = [find_planned_anew(query.checkpoint, sink) for sink in self.sinks]
         self._batches: list[dict[int, list[CommittedBatch]]] = []
         for sink in self.sinks:
             found: dict[int, list[CommittedBatch]] = {}
@@ -92,7 +92,7 @@ class SinkComparison:
         is_committed = row.committed and is_planned
         told = []
         for sink, batches, anew in zip(self.sinks, self._batches, self._anew, strict=True):
-            each = shown_batch(sink, row.batch, batches.get(row.batch, ()))
+            each = find_shown_batch(sink, row.batch, batches.get(row.batch, ()))
             differs = each.difference(is_planned=is_planned, is_committed=is_committed, is_empty=is_empty)
             if anew is not None and anew.origin.is_doubtful and row.batch == self._orphan:
                 is_sure = anew.origin is Origin.OLDER_PLAN
@@ -106,10 +106,10 @@ class SinkComparison:
         """Batches newer than every plan that a sink shows and nobody else knows; newest first, a hundred at most."""
         shown = {batch for found in self._batches for batch, each in found.items() if any(one.is_live for one in each)}
         newer = sorted((each for each in shown if each > self._last_planned and each not in self._known), reverse=True)
-        return [_unplanned(each) for each in newer[:_ONLY_IN_SINKS_MAX]]
+        return [_make_unplanned_row(each) for each in newer[:_ONLY_IN_SINKS_MAX]]
 
 
-def shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> ShownBatch:
+def find_shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> ShownBatch:
     """What a sink shows of a batch; `found` is what it says of that one."""
     live = [batch for batch in found if batch.is_live]
     version, row_count = None, None
@@ -118,14 +118,14 @@ def shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatc
     return ShownBatch(
         sink.location,
         sink.kind,
-        shown_of(sink, batch_id, found),
+        judge_shown(sink, batch_id, found),
         version,
         tuple(batch.version for batch in found if batch.version is not None),
         row_count,
     )
 
 
-def _unplanned(batch_id: int) -> BatchRow:
+def _make_unplanned_row(batch_id: int) -> BatchRow:
     return BatchRow(
         batch_id,
         planned=False,

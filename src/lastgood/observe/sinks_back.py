@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.sinks.changes import changes_of, fence_at
+from lastgood.sinks.changes import find_changes, find_fencing
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.step import SinkEdit, Step
 from lastgood.storage.reading import open_storage, parse_location
 
 
-def fence_of(sink: SinkEvidence) -> str | None:
+def find_fenceable(sink: SinkEvidence) -> str | None:
     """The name whose writers can be fenced off from a sink; None if none can."""
-    fence = fence_at(sink.kind)
+    fence = find_fencing(sink.kind)
     if fence is None:
         return None
     return fence.name_of(sink)
 
 
-def sink_steps(edits: Iterable[SinkEdit]) -> Iterator[Step]:
+def make_sink_steps(edits: Iterable[SinkEdit]) -> Iterator[Step]:
     """The steps that take sinks back.
 
     Raises:
@@ -28,7 +28,7 @@ def sink_steps(edits: Iterable[SinkEdit]) -> Iterator[Step]:
     """
     for edit in edits:
         storage = open_storage(parse_location(edit.location))
-        changes = changes_of(edit.kind)
+        changes = find_changes(edit.kind)
         steps = f"a sink of the kind {edit.kind}" if changes is None else changes.measure(edit, storage)
         if isinstance(steps, str):
             raise RepairRefusedError(

@@ -14,10 +14,10 @@ from functools import partial
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.damage import Damage, damaged
+from lastgood.checkpoint.damage import Damage, make_damage
 from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS
-from lastgood.checkpoint.lz4 import corruption
-from lastgood.checkpoint.state import Loads, State, StateStore, unique_ids_of
+from lastgood.checkpoint.lz4 import find_corruption
+from lastgood.checkpoint.state import Loads, State, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.storage.reading import Location, Storage
@@ -30,7 +30,7 @@ UNPACKED_BYTES_MAX = 1024 * 1024
 """How much of what does not fit is unpacked, to see whether a Spark that looks at no checksum can read it."""
 
 
-def unsound_state(
+def find_unsound_state(
     storage: Storage, location: Location, checkpoint: Checkpoint, versions: Iterable[int]
 ) -> Mapping[str, Unsound]:
     """The files that loads of these versions of the state read and that do not fit their checksums, by path.
@@ -41,7 +41,7 @@ def unsound_state(
     if checkpoint.state is None or location.scheme != "file":
         return {}
     state = checkpoint.state
-    each = itertools.chain.from_iterable(_loaded(state, version) for version in versions)
+    each = itertools.chain.from_iterable(_list_loaded(state, version) for version in versions)
     loaded = {f"{store.folder}/{file.name}": (store, file) for store, file in each}
     checks = _Checks(storage, location)
     # What is read is settled before anything is, so that it is the same each time.
@@ -58,9 +58,9 @@ def unsound_state(
     return found
 
 
-def _loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]]:
+def _list_loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]]:
     for store in (store for operator in state.operators for store in operator.stores):
-        ids = unique_ids_of(store, state.commits)
+        ids = find_unique_ids(store, state.commits)
         paths = (Loads(store, ids, auto_repair=repair).path(version) for repair in (False, True))
         files = dict.fromkeys(file for path in paths for file in path)
         yield from ((store, file) for file in files if file.size)
@@ -88,7 +88,7 @@ class _Checks:
         """What to ask of a file: one question, or of a snapshot one for each of its parts."""
         folder = self._location / store.folder
         if file.kind is StateFileKind.ZIP:
-            for path, size in _parts(folder, store, file):
+            for path, size in _list_parts(folder, store, file):
                 yield partial(self._answer, path, size, by_spark=False, by_hadoop=self._may_read(size))
             return
         path, size = folder / file.name, file.size or 0
@@ -101,7 +101,7 @@ class _Checks:
             return False
         self._left_unpacked -= size
         content = self._storage.read(file, limit=UNPACKED_BYTES_MAX)
-        return content is not None and corruption(content) is not None
+        return content is not None and find_corruption(content) is not None
 
     def _may_read(self, size: int) -> bool:
         if size > self._left:
@@ -154,10 +154,10 @@ class _Checks:
             wrong = checksum.check(content)
         if not wrong:
             return None
-        return damaged(wrong.kind, f"{file.name}, {wrong.found}")
+        return make_damage(wrong.kind, f"{file.name}, {wrong.found}")
 
 
-def _parts(folder: Location, store: StateStore, snapshot: StateFile) -> Iterator[tuple[Location, int]]:
+def _list_parts(folder: Location, store: StateStore, snapshot: StateFile) -> Iterator[tuple[Location, int]]:
     """A RocksDB snapshot and the files that it is made of, each with its size."""
     yield folder / snapshot.name, snapshot.size or 0
     metadata = store.snapshots.get(snapshot)

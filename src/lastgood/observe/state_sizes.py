@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import Target
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StoreSize(JsonValue):
 class StateSizes(JsonValue):
     """The state of a query, store by store."""
 
-    json = form("*query size skew=skews stores")
+    json = make_form("*query size skew=skews stores")
     """What `inspect --state --format json` prints; sizes in bytes."""
 
     query: OpenQuery
@@ -46,7 +46,7 @@ class StateSizes(JsonValue):
         for store in self.stores:
             of_operator = sizes.setdefault(store.operator, {})
             of_operator[store.partition] = of_operator.get(store.partition, 0) + store.size
-        return {operator: _skew(sizes[operator].values()) for operator in sorted(sizes)}
+        return {operator: _compute_skew(sizes[operator].values()) for operator in sorted(sizes)}
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class StateSizes(JsonValue):
         return sum(store.size for store in self.stores)
 
 
-def _skew(sizes: Collection[int]) -> float | None:
+def _compute_skew(sizes: Collection[int]) -> float | None:
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if len(sizes) > 1 and total else None
 

@@ -14,16 +14,16 @@ from typing import Any, Generic, TypeVar
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
-from lastgood.errors import ExtraMissingError, reason
+from lastgood.errors import ExtraMissingError, explain_error
 from lastgood.observe.broker import Broker, open_broker
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.history import BatchRecord
 from lastgood.query.kafka import Reading
-from lastgood.query.spans import orphan_of
-from lastgood.query.topics import reads_of, times_to_ask
-from lastgood.redaction import without_login
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.query.spans import find_orphan
+from lastgood.query.topics import list_reads, list_times_to_ask
+from lastgood.redaction import hide_login
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, make_unknown_evidence
 from lastgood.sinks.opening import open_sink
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.storage.parallel import Deadline, ask_all
@@ -83,21 +83,21 @@ def look_around(
         known = query.with_mirror()
     query_id = known.query_id or (None if known.seen.left is None else NOT_YET)
     questions: list[Question[Any]] = [
-        sink_question(text, query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
+        make_sink_question(text, query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
         for text in texts
     ]
     asked = None
     if broker is not None:
-        asked = _kafka_question(broker, known, wanted, now_ms=now_ms, headroom=headroom)
+        asked = _make_kafka_question(broker, known, wanted, now_ms=now_ms, headroom=headroom)
     if asked is not None:
         questions.append(replace(asked, is_default=options.kafka is None and options.kafka_config is None))
-    found = answers(questions, str(query.location))
+    found = ask_questions(questions, str(query.location))
     told = tuple(each for each in found if isinstance(each, SinkEvidence))
     facts = next((each for each in found if isinstance(each, KafkaFacts)), None)
     return replace(query, seen=replace(query.seen, sinks=told, kafka=facts))
 
 
-def reading(query: OpenQuery, *, through: int | None = None) -> Reading:
+def make_reading(query: OpenQuery, *, through: int | None = None) -> Reading:
     """Where a query stands in its topics, from its checkpoint, else from its mirror.
 
     Args:
@@ -120,33 +120,33 @@ def reading(query: OpenQuery, *, through: int | None = None) -> Reading:
     else:
         read = [plan for plan in plans if plan.batch_id <= last]
     if read:
-        stands = _kafka_offsets(read[-1])
+        stands = _list_kafka_offsets(read[-1])
     else:
-        stands = _initial(query)
+        stands = _list_initial(query)
     next_offsets: dict[str, dict[int, int]] = {}
     for offset in stands:
         for topic, partitions in offset.topics.items():
             lowest = next_offsets.setdefault(topic, {})
-            lowest |= {each: min(end, lowest.get(each, end), key=_height) for each, end in partitions.items()}
+            lowest |= {each: min(end, lowest.get(each, end), key=_rank_offset) for each, end in partitions.items()}
     if plans:
-        named = _kafka_offsets(plans[-1])
+        named = _list_kafka_offsets(plans[-1])
     else:
         named = ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
     time_ms = None
     if read:
         time_ms = read[-1].time_ms
-    counted = _counted(checkpoint, plans, read)
-    reads = {topic: tuple(reads_of(counted, topic)) for topic in topics}
-    after = times_to_ask(counted, read[-1].batch_id if read else None)
+    counted = _select_counted(checkpoint, plans, read)
+    reads = {topic: tuple(list_reads(counted, topic)) for topic in topics}
+    after = list_times_to_ask(counted, read[-1].batch_id if read else None)
     return Reading(tuple(topics), next_offsets, time_ms, {name: each for name, each in reads.items() if each}, after)
 
 
-def _counted(
+def _select_counted(
     checkpoint: Checkpoint, plans: Iterable[BatchRecord], read: Iterable[BatchRecord]
 ) -> dict[int, OffsetEntry]:
     """The plans of batches that are done, and of the one that runs again; continuous mode throws others away."""
-    orphan = orphan_of(checkpoint)
+    orphan = find_orphan(checkpoint)
     done = {plan.batch_id for plan in read}
     counted = (plan for plan in plans if plan.batch_id in done or plan.batch_id == orphan)
     return {plan.batch_id: plan.offsets for plan in counted if isinstance(plan.offsets, OffsetEntry)}
@@ -179,7 +179,7 @@ class Question(Generic[AnswerT]):
             return unknown(f"{error}: {error.next}")
 
 
-def sink_question(
+def make_sink_question(
     text: str, query_id: str | None, *, now_ms: int, app_id: str | None = None, is_default: bool = False
 ) -> Question[SinkEvidence]:
     """What a sink shows of a query; without an id it can only tell of others, if it goes by ids.
@@ -191,13 +191,13 @@ def sink_question(
         app_id: What its function gives as `txnAppId`; None: its own id.
         is_default: As `Question.is_default`.
     """
-    shown = without_login(text, instead=":***")
+    shown = hide_login(text, instead=":***")
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
-    unknown = partial(unknown_evidence, "unknown", shown, DedupeKey.NONE)
+    unknown = partial(make_unknown_evidence, "unknown", shown, DedupeKey.NONE)
     return Question(ask, partial(unknown, is_silent=True), is_default, without_library=unknown)
 
 
-def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
+def ask_questions(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
     """The answers to all questions, in their order and within `TIMEOUT_SECONDS`.
 
     Raises:
@@ -217,15 +217,15 @@ def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
         if answer.error is None:
             told.append(answer.value)
         else:
-            told.append(question.unknown(reason(answer.error)))
+            told.append(question.unknown(explain_error(answer.error)))
     return told
 
 
-def _kafka_question(
+def _make_kafka_question(
     broker: Broker, query: OpenQuery, options: EvidenceOptions, *, now_ms: int, headroom: bool
 ) -> Question[KafkaFacts] | None:
     """None if the query reads no topic."""
-    where = reading(query)
+    where = make_reading(query)
     topics = tuple(dict.fromkeys((*where.topics, *options.topics)))
     if not topics and options.subscribe_pattern is None and query.checkpoint.newest_offsets is not None:
         return None
@@ -252,18 +252,18 @@ def _ask_sink(text: str, query_id: str | None, app_id: str | None, *, now_ms: in
     because = "the id of the query is not known: neither the checkpoint nor a mirror tells it"
     if not found.others:
         because = "it holds no mark of any query, and a function need not leave one"
-    return replace(unknown_evidence(found.kind, found.location, found.dedupe_key, because), others=found.others)
+    return replace(make_unknown_evidence(found.kind, found.location, found.dedupe_key, because), others=found.others)
 
 
-def _height(offset: int) -> float:
+def _rank_offset(offset: int) -> float:
     """How far on in its partition an offset is."""
     return inf if offset == OFFSET_LATEST else offset
 
 
-def _initial(query: OpenQuery) -> tuple[KafkaOffset, ...]:
+def _list_initial(query: OpenQuery) -> tuple[KafkaOffset, ...]:
     return tuple(offset for offset in query.initial.values() if isinstance(offset, KafkaOffset))
 
 
-def _kafka_offsets(record: BatchRecord) -> tuple[KafkaOffset, ...]:
+def _list_kafka_offsets(record: BatchRecord) -> tuple[KafkaOffset, ...]:
     lines = record.offsets.sources if isinstance(record.offsets, OffsetEntry) else ()
     return tuple(line.offset for line in lines if isinstance(line.offset, KafkaOffset))

@@ -6,31 +6,38 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.copies import standing
+from lastgood.checkpoint.copies import select_standing
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.journal.endings import as_left, endings_of
+from lastgood.journal.endings import find_endings, select_as_left
 from lastgood.journal.room import require_newest_signed
-from lastgood.observe.advice_facts import advice_facts
+from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.files_again import files_again
-from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, observe
-from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, known_left, now_ms, require_checkpoint
-from lastgood.observe.recalled import with_memory
-from lastgood.observe.sinks_back import fence_of
+from lastgood.observe.files_again import find_files_again
+from lastgood.observe.observation import BATCHES, DiagnoseOptions, add_advice_facts, observe
+from lastgood.observe.open_query import (
+    MirrorUse,
+    OpenQuery,
+    gather,
+    look_for_left_behind,
+    read_clock_ms,
+    require_checkpoint,
+)
+from lastgood.observe.recalled import add_memory
+from lastgood.observe.sinks_back import find_fenceable
 from lastgood.observe.surroundings import look_around
-from lastgood.observe.unread_files import files_after
-from lastgood.planning.left_out import left_out
+from lastgood.observe.unread_files import find_files_after
+from lastgood.planning.left_out import describe_left_out
 from lastgood.planning.plan import PlannedSink, Promise
-from lastgood.planning.planner import batches_wanted
+from lastgood.planning.planner import count_batches_wanted
 from lastgood.planning.price import Waiver
 from lastgood.planning.repairs.lost import RETAINED
-from lastgood.planning.standing import taken_back
+from lastgood.planning.standing import take_back_evidence
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import parse_spark_version
-from lastgood.redaction import without_login
+from lastgood.redaction import hide_login
 from lastgood.settings.target import Target
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import SinkEvidence
@@ -48,30 +55,30 @@ def describe_sinks(query: OpenQuery) -> tuple[PlannedSink, ...]:
         PlannedSink(
             index=index,
             kind=sink.kind,
-            location=without_login(sink.location),
+            location=hide_login(sink.location),
             batch=sink.last_batch,
             known=sink.known,
             skips_up_to=sink.skips_up_to,
             identity=sink.identity,
-            fence=fence_of(sink),
+            fence=find_fenceable(sink),
         )
         for index, sink in enumerate(query.seen.sinks)
     )
 
 
-def with_sinks_back(query: OpenQuery, edits: Iterable[SinkEdit]) -> OpenQuery:
+def take_sinks_back(query: OpenQuery, edits: Iterable[SinkEdit]) -> OpenQuery:
     """The same, once sinks have gone back."""
-    sinks = tuple(taken_back(sink, edits) for sink in query.seen.sinks)
+    sinks = tuple(take_back_evidence(sink, edits) for sink in query.seen.sinks)
     return replace(query, seen=replace(query.seen, sinks=sinks))
 
 
-def with_wanted(query: OpenQuery, words: tuple[str, ...], accept: Iterable[Waiver]) -> OpenQuery:
+def add_wanted(query: OpenQuery, words: tuple[str, ...], accept: Iterable[Waiver]) -> OpenQuery:
     """The same; the commands that are printed want this again, and accept as much."""
     asked = replace(query.seen.asked, wanted=words, accepted=tuple(waiver.value for waiver in accept))
     return replace(query, seen=replace(query.seen, asked=asked))
 
 
-def with_repair_facts(query: OpenQuery) -> OpenQuery:
+def add_repair_facts(query: OpenQuery) -> OpenQuery:
     """The same, knowing as well what only a planner goes by.
 
     Raises:
@@ -83,15 +90,15 @@ def with_repair_facts(query: OpenQuery) -> OpenQuery:
     ours = (copy for copy in copies if copy.query_id == mirrored_id)
     files = query.storage.walk(query.location / STATE) if query.checkpoint.is_stateful else None
     facts = RepairFacts(
-        mirror={path: copy.content for path, copy in standing(ours).items()},
+        mirror={path: copy.content for path, copy in select_standing(ours).items()},
         mirrored_id=mirrored_id,
         state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
-        checksums=frozenset(_checksums(query.storage, query.location)),
+        checksums=frozenset(_list_checksums(query.storage, query.location)),
     )
     return replace(query, seen=replace(query.seen, repair=facts))
 
 
-def shown_by(query: OpenQuery, storage: Storage) -> Observation:
+def observe_through(query: OpenQuery, storage: Storage) -> Observation:
     """What was seen, with the checkpoint as `storage` shows it.
 
     Raises:
@@ -106,7 +113,7 @@ def make_promise(query: OpenQuery, storage: Storage) -> Promise:
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    restart = predict(shown_by(query, storage), query.spark)
+    restart = predict(observe_through(query, storage), query.spark)
     because = restart.because if restart.stop is None else f"{restart.error}: {restart.because}"
     return Promise(str(query.spark), restart.outcome.value, restart.batch, because)
 
@@ -130,7 +137,7 @@ def find_left_out(
     """
     if told is None and query.seen.fail_on_data_loss:
         return ()
-    return left_out(shown_by(query, storage), Outcome(promise.outcome), promise.batch or 0, told=told)
+    return describe_left_out(observe_through(query, storage), Outcome(promise.outcome), promise.batch or 0, told=told)
 
 
 def survey(
@@ -162,29 +169,29 @@ def survey(
     found = gather(target, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, options=evidence)
     ring = target.keys()
     require_newest_signed(found.storage, found.location, ring)
-    found = known_left(found, ring)
+    found = look_for_left_behind(found, ring)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
-        found = found.with_mirror(_mirror_since(checkpoint))
-    found = with_memory(_as_left(found, ring))
+        found = found.with_mirror(_find_mirror_since(checkpoint))
+    found = add_memory(_restore_as_left(found, ring))
     if not (found.seen.copies or found.seen.left or may_be_missing):
         require_checkpoint(found.location, found.checkpoint, evidence, found.seen.memory)
-    found = look_around(found, found.asked, now_ms=now_ms(), headroom=True)
+    found = look_around(found, found.asked, now_ms=read_clock_ms(), headroom=True)
     if any(sink.known and (sink.last_batch or 0) < found.seen.copied_since for sink in found.seen.sinks):
-        found = _as_left(found.with_mirror(), ring)
+        found = _restore_as_left(found.with_mirror(), ring)
     options = DiagnoseOptions(found.asked, spark, fail_on_data_loss)
-    facts = advice_facts(found, spark=spark)
-    found = replace(found, seen=advised(observe(found, options), facts))
-    wanted = batches_wanted(found.seen)
+    facts = find_advice_facts(found, spark=spark)
+    found = replace(found, seen=add_advice_facts(observe(found, options), facts))
+    wanted = count_batches_wanted(found.seen)
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
         found = replace(found, seen=replace(found.seen, checkpoint=checkpoint))
-    found = _with_files(found)
-    found = replace(found, seen=replace(found.seen, files_again=files_again(found)))
+    found = _add_files(found)
+    found = replace(found, seen=replace(found.seen, files_again=find_files_again(found)))
     return found if spark is None else replace(found, starts=parse_spark_version(spark))
 
 
-def shown_by_sinks(target: Target, *, evidence: EvidenceOptions) -> tuple[PlannedSink, ...]:
+def ask_planned_sinks(target: Target, *, evidence: EvidenceOptions) -> tuple[PlannedSink, ...]:
     """What `describe_sinks` of a survey would be now, where nothing else is asked.
 
     Raises:
@@ -192,13 +199,13 @@ def shown_by_sinks(target: Target, *, evidence: EvidenceOptions) -> tuple[Planne
         StorageError: the checkpoint cannot be read (subclasses).
     """
     ring = target.keys()
-    found = known_left(gather(target, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
+    found = look_for_left_behind(gather(target, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
     if found.query_id is None:
-        found = _as_left(found.with_mirror(), ring)
-    return describe_sinks(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False))
+        found = _restore_as_left(found.with_mirror(), ring)
+    return describe_sinks(look_around(found, evidence.of(found.target), now_ms=read_clock_ms(), kafka=False))
 
 
-def _mirror_since(checkpoint: Checkpoint) -> int:
+def _find_mirror_since(checkpoint: Checkpoint) -> int:
     """From which batch on the mirror can be needed: what the logs list, and as much again; 0 where one is lost.
 
     No start may wait until months of batches are read of which it needs none.
@@ -207,25 +214,25 @@ def _mirror_since(checkpoint: Checkpoint) -> int:
     return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)
 
 
-def _as_left(found: OpenQuery, keys: KeyRing) -> OpenQuery:
+def _restore_as_left(found: OpenQuery, keys: KeyRing) -> OpenQuery:
     """The same, but for what earlier recoveries have taken out of the logs: the mirror still has that."""
     copies = found.seen.copies
     if not copies:
         return found
-    endings = endings_of(found.storage, found.location, keys)
+    endings = find_endings(found.storage, found.location, keys)
     if not endings:
         return found
-    return replace(found, seen=replace(found.seen, copies=tuple(as_left(copies, endings))))
+    return replace(found, seen=replace(found.seen, copies=tuple(select_as_left(copies, endings))))
 
 
-def _with_files(found: OpenQuery) -> OpenQuery:
+def _add_files(found: OpenQuery) -> OpenQuery:
     """The same, knowing what became of the files whose rows a sink shows no more, since they would be read anew."""
     marked = (sink for sink in found.seen.sinks if sink.traits.keeps_log or _is_streamed(sink))
     shown = [sink.last_batch for sink in marked if sink.known and sink.last_batch is not None]
     committed = found.checkpoint.last_committed
     if not shown or committed is None or min(shown) >= committed:
         return found
-    return replace(found, seen=replace(found.seen, files=files_after(found, min(shown))))
+    return replace(found, seen=replace(found.seen, files=find_files_after(found, min(shown))))
 
 
 def _is_streamed(sink: SinkEvidence) -> bool:
@@ -234,7 +241,7 @@ def _is_streamed(sink: SinkEvidence) -> bool:
     return True in told and False not in told
 
 
-def _checksums(storage: Storage, location: Location) -> Iterator[str]:
+def _list_checksums(storage: Storage, location: Location) -> Iterator[str]:
     """Paths of every `.NAME.crc` beside the logs."""
     sources = [f"{SOURCES}/{name.rstrip('/')}" for name in storage.names(location / SOURCES) or () if name[-1] == "/"]
     for folder in (OFFSETS, COMMITS, *sources):

@@ -19,38 +19,38 @@ from lastgood.storage.reading import Location, Storage
 _FILES_MAX = 1000
 
 
-def unread_files(query: OpenQuery) -> Mapping[str, tuple[FileFacts, ...]]:
+def find_unread_files(query: OpenQuery) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of them, by source: a source notes them down before the plan that reads them is written."""
     checkpoint, orphan = query.checkpoint, query.checkpoint.orphan
     done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
     if isinstance(checkpoint.commits.entries.get(done), Damage):  # the batch may run again
         done -= 1
-    return files_after(query, done if orphan is None else orphan - 1)
+    return find_files_after(query, done if orphan is None else orphan - 1)
 
 
-def files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
+def find_files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of the input files that were noted down after a batch was planned, by source."""
-    plan = _plan_up_to(query, batch_id)
+    plan = _find_offset_entry_up_to(query, batch_id)
     found = {}
-    for source_id in _file_sources(query):
+    for source_id in _list_file_sources(query):
         line = None
         if plan is not None:
             line = plan.source(source_id)
         first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
-        if _newest(query, source_id) > first:
+        if _find_newest(query, source_id) > first:
             after = [file for file in query.source_files(source_id) if file.log_id > first]
-            found[source_id] = _asked(after, open_named(query))
+            found[source_id] = _ask_files(after, open_named(query))
     return found
 
 
-def _plan_up_to(query: OpenQuery, batch_id: int) -> OffsetEntry | None:
+def _find_offset_entry_up_to(query: OpenQuery, batch_id: int) -> OffsetEntry | None:
     """The newest plan that can be read, up to a batch."""
     entries = query.checkpoint.offsets.entries
     older = (entries[n] for n in sorted(entries, reverse=True) if n <= batch_id)
     return next((entry for entry in older if isinstance(entry, OffsetEntry)), None)
 
 
-def _file_sources(query: OpenQuery) -> Iterator[str]:
+def _list_file_sources(query: OpenQuery) -> Iterator[str]:
     """By the newest plan; without one by the logs that the sources keep."""
     newest = query.checkpoint.newest_offsets
     if newest is not None:
@@ -61,7 +61,7 @@ def _file_sources(query: OpenQuery) -> Iterator[str]:
             yield log.name
 
 
-def _newest(query: OpenQuery, source_id: str) -> int:
+def _find_newest(query: OpenQuery, source_id: str) -> int:
     """The newest entry of a source's own log, as the log or the mirror has it, or `NONE`."""
     listed = (log.listing.newest_listed for log in query.checkpoint.sources if log.name == source_id)
     folder = f"{SOURCES}/{source_id}/"
@@ -70,7 +70,7 @@ def _newest(query: OpenQuery, source_id: str) -> int:
     return max((each for each in (*listed, *copied) if each is not None), default=NONE)
 
 
-def _asked(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:
+def _ask_files(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:
     """The newest of them are looked up; of the others one stands for all."""
     ordered = sorted(files, key=lambda file: file.log_id)
     left, asked = ordered[:-_FILES_MAX], ordered[-_FILES_MAX:]

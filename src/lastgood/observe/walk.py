@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from lastgood.checkpoint.contents import entry_in_mode
+from lastgood.checkpoint.contents import take_entry_in_mode
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
-from lastgood.checkpoint.stretches import plain_stretches
-from lastgood.observe.open_query import OpenQuery, mirrored_batches
+from lastgood.checkpoint.stretches import find_plain_stretches
+from lastgood.observe.open_query import OpenQuery, collect_mirrored_batches
 from lastgood.query.history import BatchRecord, merge_one
 from lastgood.storage.reading import LocalStorage
 
@@ -44,13 +44,13 @@ class Walk:
         Args:
             query: From `gather`.
             newest_first: From the newest batch to the oldest.
-            only_ends: Of a stretch in which nothing is out of the ordinary (see `plain_stretches`) give only the first
-                and the last batch, and tell by `passed` which were between; oldest first only.
+            only_ends: Of a stretch in which nothing is out of the ordinary (see `find_plain_stretches`) give only the
+                first and the last batch, and tell by `passed` which were between; oldest first only.
             progress: Is told how many batches have been read, and of how many.
         """
         self._query = query
         self._progress = progress or (lambda _done, _total: None)
-        self._mirrored = mirrored_batches(query.copies)
+        self._mirrored = collect_mirrored_batches(query.copies)
         self._logged = {*query.checkpoint.offsets.ids, *query.checkpoint.commits.ids}
         self._ids = sorted(self._logged.union(self._mirrored), reverse=newest_first)
         self._only_ends = only_ends
@@ -100,7 +100,7 @@ class Walk:
         both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
         if not isinstance(query.storage, LocalStorage):
             return 0
-        for stretch in plain_stretches(query.location, both):
+        for stretch in find_plain_stretches(query.location, both):
             self._passed.append(stretch[1:-1])
             count += len(stretch[1:-1])
             self._progress(count, total)
@@ -128,7 +128,7 @@ class Walk:
         query, mode = self._query, self._query.checkpoint.mode
         logged = self._logged
         for batch in read_batches(query.storage, query.location, (each for each in self._ids if each in logged)):
-            plan = entry_in_mode(batch.offsets, mode)
+            plan = take_entry_in_mode(batch.offsets, mode)
             if isinstance(plan, Damage):
                 self._damaged_plans[batch.batch_id] = plan
             if isinstance(batch.commit, Damage):

@@ -12,32 +12,32 @@ from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError
 from lastgood.ids import make_id
-from lastgood.journal.endings import as_left, endings_of
+from lastgood.journal.endings import find_endings, select_as_left
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.mirror.backups import (
     Backup,
     BackupMissingError,
-    backups_folder,
     find_backup,
+    find_newest_in,
     keep_backup,
     list_backups,
-    new_backup,
-    newest_in,
+    locate_backups,
+    make_backup,
     read_backup,
     remove_older,
     require_signed,
     write_backup,
 )
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.mirror.restoring import choose_newest, mirror_unsigned, put_back, require_lost
-from lastgood.observe.ledger import chosen_ledger, fill_with
-from lastgood.observe.open_query import CheckpointMissingError, now_ms
-from lastgood.settings.keys import signer_of
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
+from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_lost
+from lastgood.observe.ledger import choose_ledger, fill_with
+from lastgood.observe.open_query import CheckpointMissingError, read_clock_ms
+from lastgood.settings.keys import make_signer
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage
 from lastgood.storage.writing import WritableStorage, open_writable
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 MIRROR = "mirror"
 """What `backup restore --from` takes for the newest state of the mirror."""
@@ -47,7 +47,7 @@ MIRROR = "mirror"
 class Restored(JsonValue):
     """A checkpoint that was put back."""
 
-    json = form("checkpoint from=source files last_planned last_committed absent")
+    json = make_form("checkpoint from=source files last_planned last_committed absent")
     """What `backup restore --format json` prints."""
 
     checkpoint: str
@@ -85,15 +85,15 @@ def create(
         LedgerError, NoSpaceError: the ledger was not filled; the backup is made.
     """
     location, storage = _open(target)
-    place = chosen_ledger(ledger, target, os.environ if environment is None else environment)
+    place = choose_ledger(ledger, target, os.environ if environment is None else environment)
     if place is not None:
         require_libraries(place)
-    signer = signer_of(target.config, location)
-    at_ms = now_ms()
+    signer = make_signer(target.config, location)
+    at_ms = read_clock_ms()
     writer = MirrorWriter(
         location,
         storage=storage,
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=storage,
         writer=secrets.token_hex(4),
         now_ms=lambda: at_ms,
@@ -105,8 +105,8 @@ def create(
         )
     writer.look()
     writer.settle()
-    backup, content = new_backup(copies, at_ms=at_ms, backup_id=make_id(at_ms))
-    folder = backups_folder(location)
+    backup, content = make_backup(copies, at_ms=at_ms, backup_id=make_id(at_ms))
+    folder = locate_backups(location)
     write_backup(storage, folder, backup, content, signer)
     if retain_ms is None:
         removed = []
@@ -126,14 +126,14 @@ def _fill(place: LedgerPlace, location: Location, copies: list[Copy], backup: Ba
         raise
 
 
-def backups(target: Target) -> list[Backup]:
+def find_backups(target: Target) -> list[Backup]:
     """Every backup of a query, oldest first.
 
     Raises:
         StorageError: the work folder cannot be read (subclasses).
     """
     location = target.location
-    return list_backups(open_storage(location), backups_folder(location))
+    return list_backups(open_storage(location), locate_backups(location))
 
 
 def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:
@@ -144,9 +144,9 @@ def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:
         StorageError: the work folder cannot be written (subclasses).
     """
     location, storage = _open(target)
-    folder = backups_folder(location)
+    folder = locate_backups(location)
     found = find_backup(storage, folder, backup_id)
-    return keep_backup(storage, folder, found, kept=kept, signer=signer_of(target.config, location))
+    return keep_backup(storage, folder, found, kept=kept, signer=make_signer(target.config, location))
 
 
 def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = False) -> Restored:
@@ -166,18 +166,18 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         StorageError: it cannot be read or written (subclasses).
     """
     location, storage = _open(target)
-    signer = signer_of(target.config, location)
+    signer = make_signer(target.config, location)
     checkpoint = read_checkpoint(storage, location)
     require_lost(checkpoint, location)
     if source == MIRROR:
         if signer.keys and not unsigned_mirror:
-            raise mirror_unsigned(signer, target.typed, location)
-        mirrored = read_mirror(storage, mirror_folder(location))
-        copies = choose_newest(as_left(mirrored, endings_of(storage, location, signer.keys)))
-        if newest_in(copies, OFFSETS) is None:
-            raise BackupMissingError("the mirror holds no batch", subject=str(mirror_folder(location)))
+            raise make_mirror_unsigned_error(signer, target.typed, location)
+        mirrored = read_mirror(storage, locate_mirror(location))
+        copies = choose_newest(select_as_left(mirrored, find_endings(storage, location, signer.keys)))
+        if find_newest_in(copies, OFFSETS) is None:
+            raise BackupMissingError("the mirror holds no batch", subject=str(locate_mirror(location)))
     else:
-        folder = backups_folder(location)
+        folder = locate_backups(location)
         backup = find_backup(storage, folder, source)
         require_signed(storage, folder, backup, signer)
         source, copies = backup.id, read_backup(storage, folder, backup)

@@ -13,13 +13,13 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.errors import UsageError
-from lastgood.observe.advice_facts import advice_facts
-from lastgood.observe.evidence import EvidenceOptions, start_words
-from lastgood.observe.files_again import files_again
+from lastgood.observe.advice_facts import find_advice_facts
+from lastgood.observe.evidence import EvidenceOptions, list_start_words
+from lastgood.observe.files_again import find_files_again
 from lastgood.observe.logged import add_what_log_tells, ask_tables, find_logged_query, find_sink_nobody_named, read_log
-from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, asked_by, observe
-from lastgood.observe.open_query import OpenQuery, gather, known_left, now_ms, require_checkpoint
-from lastgood.observe.recalled import with_memory
+from lastgood.observe.observation import BATCHES, DiagnoseOptions, add_advice_facts, make_asked_by, observe
+from lastgood.observe.open_query import OpenQuery, gather, look_for_left_behind, read_clock_ms, require_checkpoint
+from lastgood.observe.recalled import add_memory
 from lastgood.observe.surroundings import look_around
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
@@ -48,7 +48,7 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
     """Diagnose a query, and keep what the diagnosis rests on if that is asked for.
 
     Args:
-        target: Which query, or a bundle; see `asked_about`.
+        target: Which query, or a bundle; see `resolve_subject`.
         options: Where else to look, and for which Spark to predict.
 
     Raises:
@@ -60,20 +60,20 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
     options = options or DiagnoseOptions()
     spark = None if options.spark is None else parse_spark_version(options.spark)
     if _is_file(target.typed):  # no checkpoint is a file: it is a bundle
-        return Diagnosis(_of_bundle(Path(target.typed), options, spark))
+        return Diagnosis(_diagnose_bundle(Path(target.typed), options, spark))
     log = None if options.log is None else read_log(options.log)
-    query = _gathered(target, options.evidence)
+    query = _gather(target, options.evidence)
     logged = find_logged_query(log, query.query_id)
     unasked = find_sink_nobody_named(query, logged)
     asked = add_what_log_tells(options, None if logged is None else replace(logged, sink=None) if unasked else logged)
     with ThreadPoolExecutor(3) as pool:
-        again = pool.submit(files_again, query)
-        advice = pool.submit(advice_facts, query, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
+        again = pool.submit(find_files_again, query)
+        advice = pool.submit(find_advice_facts, query, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
         tables = pool.submit(ask_tables, query, logged)
-        found = look_around(query, asked.evidence, now_ms=now_ms(), headroom=True)
+        found = look_around(query, asked.evidence, now_ms=read_clock_ms(), headroom=True)
         if not (options.evidence.sinks or query.target.sink):
             found = replace(found, seen=replace(found.seen, sinks=(*found.seen.sinks, *unasked)))
-        world = advised(observe(found, asked), advice.result())
+        world = add_advice_facts(observe(found, asked), advice.result())
         world = replace(world, tables=tables.result(), files_again=again.result())
     failures = log.failures if log else ()
     saved = None
@@ -81,13 +81,13 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
         from lastgood.observe.bundle import save_bundle
 
         # Where the bundle is read, nobody knows the pipeline by its name.
-        elsewhere = asked_by(replace(query.target, name=None), asked)
+        elsewhere = make_asked_by(replace(query.target, name=None), asked)
         saved = save_bundle(options.save, replace(query, seen=replace(world, asked=elsewhere)), failures=failures)
     removed_idle = log.facts.executors_removed_idle if log else 0
     return Diagnosis(_judge(world, spark, failures, removed_idle, show_data=options.show_data), saved)
 
 
-def asked_about(text: str, config: Config) -> Target:
+def resolve_subject(text: str, config: Config) -> Target:
     """Find what is to be diagnosed: a query, as `resolve_target` does it, or a bundle, of which no configuration knows.
 
     Args:
@@ -107,14 +107,14 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _gathered(target: Target, evidence: EvidenceOptions) -> OpenQuery:
+def _gather(target: Target, evidence: EvidenceOptions) -> OpenQuery:
     """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
     from lastgood.planning.plan import PlanInvalidError
 
     query = gather(target, batches=BATCHES, may_be_missing=True, may_have_links=True, options=evidence)
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
-        query = known_left(query)
-    query = with_memory(query)
+        query = look_for_left_behind(query)
+    query = add_memory(query)
     if not query.is_known:
         require_checkpoint(query.location, query.checkpoint, evidence)
     return query
@@ -130,19 +130,19 @@ def _judge(
 ) -> Report:
     if not failures:
         return judge(world, spark)
-    from lastgood.diagnosis.advice_failures import failure_advice
+    from lastgood.diagnosis.advice_failures import advise_on_failures
     from lastgood.diagnosis.rules_failures import find_failures
-    from lastgood.failures.classify import shown
+    from lastgood.failures.classify import show_failure
 
     query = world.checkpoint.query
     query_id = query.query_id if isinstance(query, QueryMetadata) else None
-    advice = failure_advice(failures, query_id, world, removed_idle=removed_idle)
-    told = [shown(each, show_data=show_data) for each in failures]
+    advice = advise_on_failures(failures, query_id, world, removed_idle=removed_idle)
+    told = [show_failure(each, show_data=show_data) for each in failures]
     found = [*find_failures(told, query_id, world), *advice]
     return judge(world, spark, told, others=found)
 
 
-def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
+def _diagnose_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
     from lastgood.observe.bundle import open_bundle
 
     if options.evidence != EvidenceOptions() or options.save is not None:
@@ -153,7 +153,7 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
         if options.fail_on_data_loss is not None:
             world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
         if options.spark is not None or options.fail_on_data_loss is not None:
-            start = start_words(options.spark, fail_on_data_loss=world.fail_on_data_loss)
+            start = list_start_words(options.spark, fail_on_data_loss=world.fail_on_data_loss)
             world = replace(world, asked=replace(world.asked, start=start))
         if options.max_downtime_ms is not None:
             world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))

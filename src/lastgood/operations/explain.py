@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 
-from lastgood.diagnosis.catalogue import Topic, names, topics
-from lastgood.errors import UsageError, command_line
+from lastgood.diagnosis.catalogue import Topic, list_names, list_topics
+from lastgood.errors import UsageError, format_command_line
 
 _NEAR = 3
 
@@ -20,8 +20,8 @@ def explain(condition: str) -> Topic:
         UsageError: there is no such condition.
     """
     name = condition.strip().upper().replace("-", "_")
-    known = names()
-    found = topics([name])
+    known = list_names()
+    found = list_topics([name])
     if found:
         return found[0]
     if name in known:
@@ -35,13 +35,13 @@ def explain(condition: str) -> Topic:
         "there is no such condition",
         subject=condition[:80],
         expected=" or ".join(near) if near else "a name that a finding or an error has",
-        next=command_line("explain", *near[:1]),
+        next=format_command_line("explain", *near[:1]),
     )
 
 
-def conditions_by_theme() -> dict[str, tuple[Topic, ...]]:
+def list_conditions_by_theme() -> dict[str, tuple[Topic, ...]]:
     """Every condition, by its theme."""
     found: dict[str, tuple[Topic, ...]] = {}
-    for topic in topics():
+    for topic in list_topics():
         found[topic.theme] = (*found.get(topic.theme, ()), topic)
     return found

@@ -9,19 +9,19 @@ from typing import Any
 
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.errors import UsageError
-from lastgood.observe.batch_json import head_json, row_json
+from lastgood.observe.batch_json import encode_head, encode_row
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import read_one
 from lastgood.observe.hosts import open_named
-from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, now_ms
-from lastgood.observe.rows import AllRows, BatchRow, rows_of
+from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, read_clock_ms
+from lastgood.observe.rows import AllRows, BatchRow, make_rows
 from lastgood.observe.shown import SinkComparison
 from lastgood.observe.surroundings import look_around
 from lastgood.observe.walk import Progress
 from lastgood.settings.target import Target
-from lastgood.sources.files.facts import FileFacts, Then, then
+from lastgood.sources.files.facts import FileFacts, Then, predict_file
 from lastgood.sources.files.folders import ask_files
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _NOTHING_ASKED = EvidenceOptions()
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 class Inspection(JsonValue):
     """The batches of a query, newest first, and where it stands."""
 
-    json = form("*_head known_batches=known batches=_rows")
+    json = make_form("*_head known_batches=known batches=_rows")
     """What `inspect --format json` prints."""
 
     query: OpenQuery
@@ -43,11 +43,11 @@ class Inspection(JsonValue):
 
     @property
     def _head(self) -> dict[str, Any]:
-        return head_json(self.query, self.comparison)
+        return encode_head(self.query, self.comparison)
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
-        return [row_json(row, self.comparison) for row in self.rows]
+        return [encode_row(row, self.comparison) for row in self.rows]
 
 
 def inspect_batches(
@@ -55,7 +55,7 @@ def inspect_batches(
     *,
     limit: int | None = 20,
     options: EvidenceOptions = _NOTHING_ASKED,
-    clock_ms: Callable[[], int] = now_ms,
+    clock_ms: Callable[[], int] = read_clock_ms,
 ) -> Inspection:
     """The newest batches of a query; all that are known if `limit` is None.
 
@@ -75,7 +75,7 @@ def inspect_batches(
         query, known = everything.query, len(rows)
     else:
         query = gather(target, batches=limit + 1, options=options)
-        rows = list(rows_of(query))[::-1]
+        rows = list(make_rows(query))[::-1]
         known = max(len(rows), len(query.checkpoint.offsets.ids))
     query = look_around(query, options, now_ms=clock_ms(), kafka=False)
     comparison = SinkComparison(query, query.seen.sinks)
@@ -110,8 +110,8 @@ def inspect_batch(
     return read_one(gather(target, batches=2, options=options), batch_id)
 
 
-def with_surroundings(
-    query: OpenQuery, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
+def add_surroundings(
+    query: OpenQuery, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = read_clock_ms
 ) -> OpenQuery:
     """The same with what the sinks say, and Kafka if it is asked.
 
@@ -125,7 +125,7 @@ def with_surroundings(
 class FileNow(JsonValue):
     """An input file that was read, as it is now."""
 
-    json = form(
+    json = make_form(
         "path=facts.file.path state=facts.state read_ms=facts.file.timestamp_ms "
         "modified_ms=facts.modified_ms because=facts.because then"
     )
@@ -136,23 +136,23 @@ class FileNow(JsonValue):
     """What Spark does with it; None if it is as it was when it was read, gone, or not known."""
 
 
-def file_now(query: OpenQuery, path: str) -> FileNow | None:
+def find_file_now(query: OpenQuery, path: str) -> FileNow | None:
     """What became of an input file that a source's log names; None where no log names it.
 
     Raises:
         ExtraMissingError: the library for its storage is not installed.
     """
-    sources = dict.fromkeys((*(log.name for log in query.checkpoint.sources), *_mirrored_sources(query)))
+    sources = dict.fromkeys((*(log.name for log in query.checkpoint.sources), *_list_mirrored_sources(query)))
     for source_id in sources:
         files = sorted(query.source_files(source_id), key=lambda file: file.log_id)
         named = [file for file in files if file.path == path]
         if named:
             facts = ask_files(named[-1:], open_at=open_named(query))[0]
-            return FileNow(facts, then(facts, max(file.timestamp_ms for file in files)))
+            return FileNow(facts, predict_file(facts, max(file.timestamp_ms for file in files)))
     return None
 
 
-def _mirrored_sources(query: OpenQuery) -> list[str]:
+def _list_mirrored_sources(query: OpenQuery) -> list[str]:
     return [copy.path.split("/")[1] for copy in query.copies if copy.path.startswith(f"{SOURCES}/")]
 
 

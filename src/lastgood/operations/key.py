@@ -9,32 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lastgood.errors import UsageError, command_line
-from lastgood.journal.signed_files import signed_files
+from lastgood.errors import UsageError, format_command_line
+from lastgood.journal.signed_files import read_signed_files
 from lastgood.journal.to_sign import ToSign
 from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     TEXT_VARIABLE,
     KeyMissingError,
-    changing,
-    default_file,
-    key_file,
-    keys_of,
+    choose_key_file,
+    find_keys,
+    hold_key_file,
+    locate_default_file,
     require_key_file,
     write_key_file,
 )
 from lastgood.settings.target import Target
-from lastgood.signing import KeyRing, Signer, new_key
+from lastgood.signing import KeyRing, Signer, make_key
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class KeyList(JsonValue):
     """The keys that count on this machine, without their secrets."""
 
-    json = form("origin keys=_keys")
+    json = make_form("origin keys=_keys")
     """What `key create|rotate|list|remove --format json` prints."""
 
     origin: str | None
@@ -62,8 +62,8 @@ def create(file: Path | None = None) -> KeyList:
         KeyFileExistsError: there is a file already; nothing was written.
         StorageError: it cannot be written (subclasses).
     """
-    place = file or default_file()
-    ring = KeyRing((new_key(),), str(place))
+    place = file or locate_default_file()
+    ring = KeyRing((make_key(),), str(place))
     write_key_file(place, ring, is_new=True)
     return KeyList.of(ring)
 
@@ -80,10 +80,10 @@ def rotate(file: Path | None = None, *, config: Config | None = None) -> KeyList
         KeyFileOpenError, KeyInvalidError, StorageError: it cannot be read or written (subclasses).
         UsageError: the keys that count come from no file.
     """
-    place = _file(file, config)
-    with changing(place):
+    place = _choose_file(file, config)
+    with hold_key_file(place):
         ring = require_key_file(place)
-        rotated = KeyRing((new_key(), *ring.keys), ring.origin)
+        rotated = KeyRing((make_key(), *ring.keys), ring.origin)
         write_key_file(place, rotated, is_new=False)
     return KeyList.of(rotated)
 
@@ -101,14 +101,14 @@ def remove(key_id: str, file: Path | None = None, *, config: Config | None = Non
         UsageError: it is the only one, or the keys that count come from no file.
         KeyFileOpenError, KeyInvalidError, StorageError: the file cannot be read or written (subclasses).
     """
-    place = _file(file, config)
-    with changing(place):
-        rest = _without(key_id, place)
+    place = _choose_file(file, config)
+    with hold_key_file(place):
+        rest = _drop_key(key_id, place)
         write_key_file(place, rest, is_new=False)
     return KeyList.of(rest)
 
 
-def _without(key_id: str, place: Path) -> KeyRing:
+def _drop_key(key_id: str, place: Path) -> KeyRing:
     ring = require_key_file(place)
     left = tuple(key for key in ring.keys if key.id != key_id)
     if len(left) == len(ring.keys):
@@ -119,21 +119,21 @@ def _without(key_id: str, place: Path) -> KeyRing:
             "it is the only key: without one nothing is asked to be signed any more",
             subject=str(place),
             expected="another key first, or the file removed by hand",
-            next=command_line("key", "rotate", place),
+            next=format_command_line("key", "rotate", place),
         )
     return KeyRing(left, ring.origin)
 
 
-def key_list(*, config: Config | None = None) -> KeyList:
+def list_keys(*, config: Config | None = None) -> KeyList:
     """The keys that count on this machine.
 
     Raises:
-        LastgoodError: as `keys_of`.
+        LastgoodError: as `find_keys`.
     """
-    return KeyList.of(keys_of(config))
+    return KeyList.of(find_keys(config))
 
 
-def to_sign(target: Target) -> ToSign:
+def list_to_sign(target: Target) -> ToSign:
     """What lies beside a checkpoint, and what the keys of this machine say of it; nothing is changed.
 
     Args:
@@ -143,16 +143,16 @@ def to_sign(target: Target) -> ToSign:
         KeyMissingError: there is no key that could sign.
         StorageError: the storage does not answer (subclasses).
     """
-    ring = keys_of(target.config)
+    ring = find_keys(target.config)
     if not ring:
         raise KeyMissingError(
             "there is no key that could sign",
-            subject=str(default_file()),
+            subject=str(locate_default_file()),
             expected=f"a file of keys there, in LASTGOOD_KEY_FILE or lastgood.toml, or a key in {TEXT_VARIABLE}",
-            next=command_line("key", "create"),
+            next=format_command_line("key", "create"),
         )
     location = target.location
-    files = tuple(signed_files(open_writable(location), location, ring))
+    files = tuple(read_signed_files(open_writable(location), location, ring))
     return ToSign(target, str(location), ring.keys[0].id, files)
 
 
@@ -160,37 +160,37 @@ def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSi
     """Sign what a person was shown, exactly as it was shown.
 
     Args:
-        shown: From `to_sign`.
+        shown: From `list_to_sign`.
         tell: Gets a line for each file.
 
     Raises:
-        LastgoodError: as `to_sign`. What was changed since it was shown is left as it is, and told.
+        LastgoodError: as `list_to_sign`. What was changed since it was shown is left as it is, and told.
     """
-    location, ring = parse_location(shown.checkpoint), keys_of(shown.target.config)
+    location, ring = parse_location(shown.checkpoint), find_keys(shown.target.config)
     storage, signer = open_writable(location), Signer.at(ring, location)
-    now = {each.file: each for each in to_sign(shown.target).files}
+    now = {each.file: each for each in list_to_sign(shown.target).files}
     for each in shown.wanted:
         found = now.get(each.file)
         if found is None or found.told != each.told:
             tell(f"{each.label}: it was changed meanwhile, and is left as it is")
             continue
         signed = signer.signed(each.purpose, each.names, each.told)
-        storage.write(each.file, _content(signed))
+        storage.write(each.file, _encode_content(signed))
         tell(f"{each.label}: signed")
-    return to_sign(shown.target)
+    return list_to_sign(shown.target)
 
 
-def _content(told: Mapping[str, Any]) -> bytes:
+def _encode_content(told: Mapping[str, Any]) -> bytes:
     return json.dumps(told, ensure_ascii=True).encode() + b"\n"
 
 
-def _file(file: Path | None, config: Config | None) -> Path:
+def _choose_file(file: Path | None, config: Config | None) -> Path:
     """The file whose keys are to be changed."""
     if file is None and os.environ.get(TEXT_VARIABLE) and not os.environ.get("LASTGOOD_KEY_FILE"):
         raise UsageError(
             "the keys that count here stand in no file",
             subject=TEXT_VARIABLE,
             expected="the file that they were taken from",
-            next=command_line("key", "rotate", "FILE"),
+            next=format_command_line("key", "rotate", "FILE"),
         )
-    return file or key_file(config)[0]
+    return file or choose_key_file(config)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lastgood.incident.notes import note_recover
-from lastgood.observe.open_query import now_ms
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.recovery.deciding import Tell, decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions
@@ -43,7 +43,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = options or PlanOptions()
-    began_at_ms = now_ms()
+    began_at_ms = read_clock_ms()
     decision = decide(
         target,
         options,

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from lastgood.asked import Asked
 from lastgood.errors import StorageError, UsageError
-from lastgood.incident.closing import CarriedOut, carried_out, closed
-from lastgood.incident.lost_ranges import LostRange, lost_ranges
+from lastgood.incident.closing import CarriedOut, close_incident, list_carried_out
+from lastgood.incident.lost_ranges import LostRange, find_lost_ranges
 from lastgood.incident.report import IncidentReport
-from lastgood.journal.incident import Attempt, Incident, IncidentDamagedError, kept_plan
+from lastgood.journal.incident import Attempt, Incident, IncidentDamagedError, shorten_plan
 from lastgood.journal.incidents import list_incidents, read_incident
-from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, find_recovery, recoveries
-from lastgood.journal.signed_files import file_of_incident, worst
+from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, find_recovery, list_recoveries
+from lastgood.journal.signed_files import find_worst, read_file_of_incident
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.recorded import newest_records
+from lastgood.observe.recorded import read_newest_records
 from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress
-from lastgood.recovery.whereabouts import whereabouts
+from lastgood.recovery.whereabouts import recall_whereabouts
 from lastgood.settings.config import Config
-from lastgood.settings.keys import keys_of
+from lastgood.settings.keys import find_keys
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -58,29 +58,31 @@ def report(
         StorageError: the storage does not answer (subclasses).
     """
     config = (config or Config()) if target is None else target.config
-    target = _place(recovery, options, config) if target is None else target
+    target = _find_place(recovery, options, config) if target is None else target
     location = target.location
     storage = open_writable(location)
-    incident = _incident(storage, location, recovery)
+    incident = _find_incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
     ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
-    keys = keys_of(config)
-    found = carried_out(storage, location, ids, config, keys)
+    keys = find_keys(config)
+    found = list_carried_out(storage, location, ids, config, keys)
     if not isinstance(incident, Incident):
         if not found:
             raise RecoveryUnknownError(
                 f"recovery {incident} was planned, and nothing of it was done", subject=str(location)
             )
-        incident = _by_hand(found[0], str(location))
+        incident = _make_by_hand(found[0], str(location))
     incident = replace(incident, checkpoint=str(location))  # what its file names lies in the lake, and is pasted
-    incident = closed(incident, found, storage, target=target, options=options)
-    signature = worst(file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
-    return IncidentReport(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
+    incident = close_incident(incident, found, storage, target=target, options=options)
+    signature = (
+        find_worst(read_file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
+    )
+    return IncidentReport(incident, found, tuple(_find_lost(incident, storage, location)), is_by_hand, signature)
 
 
-def _incident(storage: Storage, location: Location, wanted: str) -> Incident | str:
+def _find_incident(storage: Storage, location: Location, wanted: str) -> Incident | str:
     """The incident that is meant; the id of a recovery that belongs to none."""
-    incidents, known = list_incidents(storage, location), recoveries(storage, location)
+    incidents, known = list_incidents(storage, location), list_recoveries(storage, location)
     if wanted == LAST and (incidents or known):
         newest = find_recovery(storage, location, LAST) if known else None
         if not incidents:
@@ -91,7 +93,7 @@ def _incident(storage: Storage, location: Location, wanted: str) -> Incident | s
     if wanted in incidents:
         return read_incident(storage, location, wanted)
     if wanted in known:
-        return _holding(storage, location, wanted, incidents) or wanted
+        return _find_holding(storage, location, wanted, incidents) or wanted
     raise RecoveryUnknownError(
         f"there is no incident or recovery {wanted}" if wanted != LAST else "there was no incident, and no recovery",
         subject=str(location.sibling(WORK_SUFFIX)),
@@ -99,7 +101,7 @@ def _incident(storage: Storage, location: Location, wanted: str) -> Incident | s
     )
 
 
-def _holding(storage: Storage, location: Location, recovery: str, incidents: list[str]) -> Incident | None:
+def _find_holding(storage: Storage, location: Location, recovery: str, incidents: list[str]) -> Incident | None:
     """The incident of a recovery: one of those that were open when it was planned."""
     before = [each for each in incidents if each[:_SECOND] <= recovery[:_SECOND]]
     for each in reversed(before[-_NEIGHBOURS:]):
@@ -112,7 +114,7 @@ def _holding(storage: Storage, location: Location, recovery: str, incidents: lis
     return None
 
 
-def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
+def _make_by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     """A recovery that nobody wrote an incident about, told as one."""
     plan = done.plan
     begun_ms = next((at_ms for _, at_ms in done.stages if at_ms is not None), 0)
@@ -121,10 +123,10 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     attempt = Attempt(
         at_ms=made_ms,
         did="repair",
-        because="its file cannot be read" if plan is None else _aim(plan),
+        because="its file cannot be read" if plan is None else _describe_aim(plan),
         seconds=(ends[0] - begun_ms) / 1000 if ends else 0.0,
         recovery=done.recovery,
-        plan=None if plan is None else kept_plan(plan),
+        plan=None if plan is None else shorten_plan(plan),
         proof=done.proof,
     )
     position = {} if plan is None else {name: plan.position.get(name) for name in ("planned", "committed")}
@@ -137,32 +139,32 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     )
 
 
-def _aim(plan: Plan) -> str:
+def _describe_aim(plan: Plan) -> str:
     chosen = plan.options.get("chosen")
     where = f" ({chosen})" if isinstance(chosen, str) else ""
     return f"{plan.goal}{where}, {plan.guarantee.value.replace('_', ' ')}"
 
 
-def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[LostRange]:
+def _find_lost(incident: Incident, storage: Storage, location: Location) -> Iterator[LostRange]:
     """What the plan that counts has lost, with its times if records are left that tell."""
     plan = incident.plan
-    if plan is None or not any(lost_ranges(plan, ())):
+    if plan is None or not any(find_lost_ranges(plan, ())):
         return
     folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
     try:
         names = [name for name in storage.names(folder) or () if not name.endswith("/")]
-        records = newest_records(storage, folder, names) if names else []
+        records = read_newest_records(storage, folder, names) if names else []
     except StorageError:  # the ranges are known; only when they were written is not
         records = []
-    yield from lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
+    yield from find_lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
 
 
-def _place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
+def _find_place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
     """The query that is meant, where nobody has named it."""
-    remembered = None if recovery == LAST else whereabouts(recovery)
+    remembered = None if recovery == LAST else recall_whereabouts(recovery)
     if remembered is not None:
         return Target(str(remembered), config=config)
-    configured = _configured(config)
+    configured = _list_configured(config)
     if recovery == LAST:
         if len(configured) == 1:
             return Target(str(configured[0]), config=config)
@@ -174,7 +176,7 @@ def _place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
         )
     for location in configured:
         storage = open_writable(location)
-        if recovery in (*list_incidents(storage, location), *recoveries(storage, location)):
+        if recovery in (*list_incidents(storage, location), *list_recoveries(storage, location)):
             return Target(str(location), config=config)
     raise RecoveryUnknownError(
         f"this machine does not remember {recovery}, nor does a checkpoint of its configuration",
@@ -183,6 +185,6 @@ def _place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
     )
 
 
-def _configured(config: Config) -> list[Location]:
+def _list_configured(config: Config) -> list[Location]:
     pipelines = config.pipelines().values() if config.is_there else ()
     return [parse_location(query.checkpoint) for pipeline in pipelines for query in pipeline.queries]

@@ -16,19 +16,19 @@ from lastgood.errors import LastgoodError
 from lastgood.ledger.url import VARIABLE, parse_place
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import prepare_launch
-from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import TEXT_VARIABLE
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.agent_folder import instrument, make_agent_folder, name_agent_folder
 from lastgood.supervise.agents import Agents
-from lastgood.supervise.events import Event, Noticed, no_checkpoint
-from lastgood.supervise.filling import Filling, filling
+from lastgood.supervise.events import Event, Noticed, make_no_checkpoint
+from lastgood.supervise.filling import Filling, keep_filled
 from lastgood.supervise.heal import Healer
 from lastgood.supervise.loop import Supervisor
-from lastgood.supervise.mirroring import mirroring
-from lastgood.supervise.prepared import Prepared, _require_distinct, _start_variables
+from lastgood.supervise.mirroring import keep_mirrored
+from lastgood.supervise.prepared import Prepared, _make_start_variables, _require_distinct
 from lastgood.supervise.signals import pass_signals_to
 
 
@@ -59,7 +59,7 @@ def prepare(
         LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
-    env = {**_start_variables(pipeline, env), **env}
+    env = {**_make_start_variables(pipeline, env), **env}
     env.pop(TEXT_VARIABLE, None)  # the application signs nothing, and whoever writes it is not to
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     _require_distinct(checkpoints)
@@ -101,12 +101,12 @@ def supervise(
         PersonNeededError: the policy does not allow what would have to be done.
         LastgoodError: nobody can tell what is the matter with a query (subclasses).
     """
-    tell = _undisturbed(tell)
+    tell = _shield_tell(tell)
     with contextlib.ExitStack() as held:
-        holds = [held.enter_context(hold_checkpoint(str(each), lock_file(each))) for each in prepared.watches]
+        holds = [held.enter_context(hold_checkpoint(str(each), locate_lock_file(each))) for each in prepared.watches]
         agents = prepared.agent and prepared.agent.parent
-        filled = held.enter_context(filling(prepared.ledger, tell, agents=agents))
-        held.enter_context(mirroring(prepared.watches, tell, filled))
+        filled = held.enter_context(keep_filled(prepared.ledger, tell, agents=agents))
+        held.enter_context(keep_mirrored(prepared.watches, tell, filled))
         agent: Agents | None = None
         healer = None
         if prepared.repairs:
@@ -123,13 +123,13 @@ def supervise(
             named = {location.identity: str(location) for location in prepared.watches}
             agent = Agents(
                 prepared.agent,
-                on_checkpoint=_adopted(prepared.pipeline, held, holds, tell, filled, healer),
+                on_checkpoint=_make_adopt(prepared.pipeline, held, holds, tell, filled, healer),
                 named=named,
             )
             if healer is not None:
                 healer.agents = agent
         elif not prepared.watches:
-            tell(no_checkpoint(at=time.time()))
+            tell(make_no_checkpoint(at=time.time()))
         supervisor = Supervisor(
             prepared.launch,
             policy=prepared.pipeline.policy,
@@ -148,7 +148,7 @@ def supervise(
             return supervisor.run()
 
 
-def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
+def _shield_tell(tell: Callable[[Event], None]) -> Callable[[Event], None]:
     """The same, where nothing that becomes of who listens disturbs the command: a full disk, a pipe that nobody reads.
 
     One event at a time, whatever thread it comes from.
@@ -162,7 +162,7 @@ def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
     return told
 
 
-def _adopted(
+def _make_adopt(
     pipeline: Pipeline,
     held: contextlib.ExitStack,
     holds: list[int],
@@ -174,8 +174,8 @@ def _adopted(
 
     def adopt(location: Location) -> None:
         try:
-            holds.append(held.enter_context(hold_checkpoint(str(location), lock_file(location))))
-            held.enter_context(mirroring([location], tell, filled))
+            holds.append(held.enter_context(hold_checkpoint(str(location), locate_lock_file(location))))
+            held.enter_context(keep_mirrored([location], tell, filled))
             if healer is not None:
                 healer.adopt(location, Target(str(location), config=pipeline.config))
         except LastgoodError as error:

@@ -11,14 +11,14 @@ from functools import partial
 from lastgood.errors import StorageError
 from lastgood.incident.last import judge_signature, read_last_incident
 from lastgood.journal.failed import read_failed
-from lastgood.observe.advice_facts import query_facts
-from lastgood.observe.below import Reach, checkpoints_below
+from lastgood.observe.advice_facts import select_query_facts
+from lastgood.observe.below import Reach, find_checkpoints_below
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.observation import BATCHES
-from lastgood.observe.open_query import OpenQuery, gather_at, known_left, now_ms, require_checkpoint
+from lastgood.observe.open_query import OpenQuery, gather_at, look_for_left_behind, read_clock_ms, require_checkpoint
 from lastgood.observe.query_status import Status, judge_status
-from lastgood.observe.recalled import with_memory
+from lastgood.observe.recalled import add_memory
 from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.settings.config import Config
@@ -34,7 +34,7 @@ def status(
     query: str | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
     max_downtime_ms: int | None = None,
-    clock_ms: Callable[[], int] = now_ms,
+    clock_ms: Callable[[], int] = read_clock_ms,
 ) -> Status:
     """Where one query stands: from its files, and from its sinks and Kafka where these are named.
 
@@ -57,11 +57,11 @@ def status(
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(read_last_incident, storage, location)
-        found = with_memory(_with_left(gather_at(target, storage, batches=BATCHES)))
+        found = add_memory(_add_left(gather_at(target, storage, batches=BATCHES)))
         if not found.is_known:
             require_checkpoint(location, found.checkpoint, options)
         at_ms = clock_ms()
-        facts = beside.submit(query_facts, found, max_downtime_ms=max_downtime_ms)
+        facts = beside.submit(select_query_facts, found, max_downtime_ms=max_downtime_ms)
         found = look_around(found, options, now_ms=at_ms, headroom=True)
         judged = judge_status(found, facts.result(), options, at_ms, max_downtime_ms)
         last = incident.result()
@@ -75,14 +75,14 @@ def status(
         )
 
 
-def status_below(
+def list_statuses_below(
     root: Target,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     max_downtime_ms: int | None = None,
     progress: Callable[[int], None] | None = None,
     reach: Reach | None = None,
-    clock_ms: Callable[[], int] = now_ms,
+    clock_ms: Callable[[], int] = read_clock_ms,
 ) -> list[Status]:
     """Where every query below a folder stands, worst first.
 
@@ -108,7 +108,10 @@ def status_below(
         look: Callable[[Storage, Location], OpenQuery | Status | None] = partial(_read, root.config)
         if not asks:
             look = partial(_look, root.config, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
-        asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location, reach)]
+        asked = [
+            pool.submit(_look_as_one_of_many, look, storage, each)
+            for each in find_checkpoints_below(storage, location, reach)
+        ]
         looked = []
         for done in as_completed(asked):
             looked.append(done.result())
@@ -126,7 +129,7 @@ def status_below(
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
 
 
-def _one_of_many(
+def _look_as_one_of_many(
     look: Callable[[Storage, Location], OpenQuery | Status | None], storage: Storage, location: Location
 ) -> OpenQuery | Status | None:
     """What is told of a checkpoint that may not let us look: of many, it is one line."""
@@ -137,13 +140,13 @@ def _one_of_many(
 
 
 def _read(config: Config, storage: Storage, location: Location) -> OpenQuery:
-    return with_memory(_with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES)))
+    return add_memory(_add_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES)))
 
 
-def _with_left(query: OpenQuery) -> OpenQuery:
+def _add_left(query: OpenQuery) -> OpenQuery:
     """The same, knowing whether a recovery has left the checkpoint behind."""
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
-        return known_left(query)
+        return look_for_left_behind(query)
     return query
 
 
@@ -165,7 +168,7 @@ def _look(
 
 def _look_again(query: OpenQuery, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int) -> Status:
     try:
-        facts = query_facts(query, max_downtime_ms=max_downtime_ms)
+        facts = select_query_facts(query, max_downtime_ms=max_downtime_ms)
         return judge_status(query, facts, options, at_ms, max_downtime_ms)
     except StorageError as error:
         return Status(query.location, None, error)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lastgood.audit.spark_job import SparkSubmit, run_audit
-from lastgood.audit.specification import audit_spec
+from lastgood.audit.specification import make_audit_spec
 from lastgood.settings.target import Target
 from lastgood.spark.audit import (
     Audit,
@@ -58,7 +58,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     """
     if progress is not None:
         progress("reading the checkpoint and asking Kafka")
-    spec = audit_spec(
+    spec = make_audit_spec(
         target,
         kafka=kafka,
         kafka_config=kafka_config,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from lastgood.planning.goals.values import Extent
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import weakest
-from lastgood.sinks.offset_columns import TableOffsets, first_missing
+from lastgood.planning.pricing import choose_weakest
+from lastgood.sinks.offset_columns import TableOffsets, find_first_missing
 from lastgood.sources.kafka.facts import KafkaFacts, is_compacted
 from lastgood.sources.kafka.ranges import Offsets
 
@@ -59,7 +59,7 @@ class Reads:
         return self.began.get(source_id, {}).get(topic, {})
 
 
-def extent_of_rows(
+def measure_extent_of_rows(
     found: TableOffsets,
     columns: str,
     reads: Reads,
@@ -87,24 +87,24 @@ def extent_of_rows(
         f"{topic} looks as if it was created again: {because}. What was unread of it before is lost"
         for topic, because in created_again.items()
     ]
-    against = [*((Guarantee.LOSSY, line) for line in looks), *_against(judged, found, reads), *doubts]
+    against = [*((Guarantee.LOSSY, line) for line in looks), *_find_against(judged, found, reads), *doubts]
     holds = "which hold every offset once" if not against else "which tell where each partition ends"
     ground = f"the columns {columns} of {found.location}, version {found.version}, {holds} ({found.told})"
-    least = _by_source((each.source_id, each.topic, each.partition, each.least) for each in judged)
-    most = _by_source((each.source_id, each.topic, each.partition, each.most) for each in judged)
+    least = _split_by_source((each.source_id, each.topic, each.partition, each.least) for each in judged)
+    most = _split_by_source((each.source_id, each.topic, each.partition, each.most) for each in judged)
     words = [word for word, _ in against]
     lines = [line for _, line in against]
     return Extent(
         least=least,
         most=most,
-        word=weakest([Guarantee.EXACTLY_ONCE, *words]),
+        word=choose_weakest([Guarantee.EXACTLY_ONCE, *words]),
         rests_on=(ground, *lines),
         tables={found.location: found.version},
         anew=tuple(created_again),
     )
 
 
-def extent_from_beginning(reads: Reads) -> Extent:
+def measure_extent_from_beginning(reads: Reads) -> Extent:
     """Nothing is known of what the sinks show: whatever Kafka still has is read."""
     least = (
         (source_id, topic, partition, reads.first(source_id, topic, partition) or 0)
@@ -113,10 +113,10 @@ def extent_from_beginning(reads: Reads) -> Extent:
         for partition in reads.partitions(source_id, topic)
     )
     line = "all that Kafka still has, which is read again"
-    return Extent(_by_source(least), None, Guarantee.AT_LEAST_ONCE, (line,))
+    return Extent(_split_by_source(least), None, Guarantee.AT_LEAST_ONCE, (line,))
 
 
-def extent_since(starts: Mapping[str, Offsets], *, commit: str, behind: str) -> Extent:
+def measure_extent_since(starts: Mapping[str, Offsets], *, commit: str, behind: str) -> Extent:
     """The sinks show all that was in the topics when the table was last written to, but for how far it was behind.
 
     Args:
@@ -128,7 +128,7 @@ def extent_since(starts: Mapping[str, Offsets], *, commit: str, behind: str) -> 
     return Extent(starts, None, Guarantee.AT_LEAST_ONCE, lines)
 
 
-def extent_of_batch(
+def measure_extent_of_batch(
     ends: Mapping[str, Offsets], *, marks: Sequence[str], told_by: str, holes: Sequence[str] = ()
 ) -> Extent:
     """The sinks show one batch as their newest, and it is known where that ended.
@@ -169,7 +169,7 @@ class _Partition:
         if is_anew:
             self.least = earliest or 0
         else:
-            self.least = first_missing(held, partition, first)
+            self.least = find_first_missing(held, partition, first)
         self.most = max(found.ends.get(topic, {}).get(partition, first), self.least)
         self.lowest = earliest if lowest is None else lowest
 
@@ -178,15 +178,15 @@ class _Partition:
         return f"{self.topic}-{self.partition}"
 
 
-def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Iterator[tuple[Guarantee, str]]:
+def _find_against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Iterator[tuple[Guarantee, str]]:
     """What keeps a table from being as far as its highest offsets, with what is left to say then."""
     vague = [f"{each.name} (from {each.lowest} on)" for each in judged if not (each.is_begin_known or each.is_anew)]
     if vague:
-        line = f"nobody tells whether the query had to read what is before the first rows of {_some(vague)}"
+        line = f"nobody tells whether the query had to read what is before the first rows of {_name_some(vague)}"
         yield Guarantee.LOSSY, line
     torn = [each for each in judged if each.least < each.most and not each.is_anew]
     if torn:
-        named = _some([f"{each.name} (from {each.least} on)" for each in torn])
+        named = _name_some([f"{each.name} (from {each.least} on)" for each in torn])
         topics = {each.topic for each in torn if is_compacted(reads.facts, each.topic)}
         if topics:
             why = f", perhaps because {', '.join(sorted(topics))} is compacted"
@@ -194,22 +194,22 @@ def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Ite
             why = ""
         yield Guarantee.AT_LEAST_ONCE, f"offsets are missing in {named}{why}: all from there on is read again"
     if found.scattered:
-        yield Guarantee.AT_LEAST_ONCE, f"there are too many holes in {_some(found.scattered)} to follow them all"
+        yield Guarantee.AT_LEAST_ONCE, f"there are too many holes in {_name_some(found.scattered)} to follow them all"
     twice = [f"{topic}-{p} ({count} rows)" for topic, each in found.repeated.items() for p, count in each.items()]
     if twice:
-        yield Guarantee.AT_LEAST_ONCE, f"offsets stand in several rows of {_some(twice)}"
+        yield Guarantee.AT_LEAST_ONCE, f"offsets stand in several rows of {_name_some(twice)}"
     if found.unplaced:
         yield Guarantee.AT_LEAST_ONCE, f"{found.unplaced} rows carry no offset"
 
 
-def _some(names: Collection[str]) -> str:
+def _name_some(names: Collection[str]) -> str:
     shown = ", ".join(list(names)[:_NAMED])
     if len(names) > _NAMED:
         return f"{shown} and {len(names) - _NAMED} more"
     return shown
 
 
-def _by_source(each: Iterable[tuple[str, str, int, int]]) -> dict[str, Offsets]:
+def _split_by_source(each: Iterable[tuple[str, str, int, int]]) -> dict[str, Offsets]:
     found: dict[str, dict[str, dict[int, int]]] = {}
     for source_id, topic, partition, offset in each:
         found.setdefault(source_id, {}).setdefault(topic, {})[partition] = offset

@@ -7,34 +7,34 @@ from collections.abc import Mapping
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
-from lastgood.diagnosis.rules_left import begun_since
+from lastgood.diagnosis.rules_left import find_begun_since
 from lastgood.planning.draft import Edit
-from lastgood.planning.log_edits import names_in
+from lastgood.planning.log_edits import list_names_in
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import weakest
+from lastgood.planning.pricing import choose_weakest
 from lastgood.planning.repairs.repair import Outlook, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import LeftBehind, Observation
 from lastgood.query.sinks import NONE
-from lastgood.query.topics import other_ids
+from lastgood.query.topics import find_other_ids
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
-from lastgood.sources.kafka.start_files import starting_offsets
+from lastgood.sources.kafka.start_files import format_starting_offsets
 
 BEHIND = "it is left behind"
 
 
-def set_aside(checkpoint: Checkpoint) -> tuple[Edit, ...]:
+def set_logs_aside(checkpoint: Checkpoint) -> tuple[Edit, ...]:
     """Every file of its logs."""
     files = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
     files |= {log.folder: log.listing for log in checkpoint.sources}
     metadata = () if checkpoint.query is None else (METADATA,)
-    logged = (f"{folder}/{name}" for folder, listing in files.items() for name in sorted(names_in(listing)))
+    logged = (f"{folder}/{name}" for folder, listing in files.items() for name in sorted(list_names_in(listing)))
     return tuple(Edit(path, None, BEHIND) for path in (*metadata, *logged))
 
 
-def every_partition(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
+def add_newer_partitions(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     """The same with the partitions that are newer: Spark wants all of them named; these begin at their earliest."""
     topics = facts.topics if facts else {}
     every = {}
@@ -69,7 +69,7 @@ def require_room_at_zero(standing: Standing, *, otherwise: str) -> None:
             )
 
 
-def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
+def require_numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     """See that every sink takes the batches of a new query whatever their numbers.
 
     Args:
@@ -81,7 +81,7 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     """
     otherwise = standing.world.in_checkpoint()
     require_room_at_zero(standing, otherwise=otherwise)
-    unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink)]
+    unknown = [each.sink for each in standing.sinks if not _is_by_id(each.sink)]
     if told or (standing.sinks and not unknown):
         return
     subject = None
@@ -102,7 +102,7 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     )
 
 
-def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str, dict[str, int]]:
+def collect_marks(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str, dict[str, int]]:
     """Per sink that goes by query ids every name that it knows, with its last batch: another one is of a later query.
 
     Args:
@@ -111,7 +111,7 @@ def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str,
     """
     found = {}
     for sink in sinks:
-        if _goes_by_id(sink):
+        if _is_by_id(sink):
             if query_id is None or sink.last_batch is None:
                 own = {}
             else:
@@ -120,7 +120,7 @@ def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str,
     return found
 
 
-def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
+def predict_start_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     """What can be said of the start for which a checkpoint was left behind.
 
     Raises:
@@ -129,7 +129,7 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     _require_nobody_since(standing, left)
     _require_same_topics(standing, left)
     if left.says is False:
-        at = starting_offsets({topic: parts for each in left.starts.values() for topic, parts in each.items()})
+        at = format_starting_offsets({topic: parts for each in left.starts.values() for topic, parts in each.items()})
         words = ("--via", "app-config", *left.file.words(), "--at", at)
         raise refuse(
             standing,
@@ -144,27 +144,27 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     lines = [f"recovery {left.recovery}, which left the checkpoint behind: {left.file.location} says where it begins"]
     if left.says is None:
         lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
-    silent = untold(standing.world)
+    silent = list_untold_sinks(standing.world)
     if silent or not standing.sinks:
         if silent:
             whom = f"{silent[0]} does not tell"
         else:
             whom = "no sink was asked"
         lines.append(f"the assumption that the query has not run since: {whom}")
-        word = weakest((word, Guarantee.AT_LEAST_ONCE))
+        word = choose_weakest((word, Guarantee.AT_LEAST_ONCE))
     else:
         lines += [f"{each.sink.location} knows no other query than it did then" for each in standing.sinks]
     return Outlook(word, tuple(lines))
 
 
-def untold(world: Observation) -> tuple[str, ...]:
+def list_untold_sinks(world: Observation) -> tuple[str, ...]:
     """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
     marks = {} if world.left is None else world.left.marks
     return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))
 
 
 def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
-    later = begun_since(standing.world)
+    later = find_begun_since(standing.world)
     if later is not None:
         raise refuse(
             standing,
@@ -179,7 +179,7 @@ def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
 
 def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
     topics = standing.kafka.topics if standing.kafka else {}
-    for name, was, topic_id in other_ids(left.topic_ids, {name: topic.topic_id for name, topic in topics.items()}):
+    for name, was, topic_id in find_other_ids(left.topic_ids, {name: topic.topic_id for name, topic in topics.items()}):
         raise refuse(
             standing,
             "a topic was created again since this checkpoint was left behind",
@@ -197,5 +197,5 @@ def _has_told(sink: SinkEvidence, marks: Mapping[str, Mapping[str, int]]) -> boo
     return bool(known) and known.keys() <= sink.others.keys()
 
 
-def _goes_by_id(sink: SinkEvidence) -> bool:
+def _is_by_id(sink: SinkEvidence) -> bool:
     return not sink.traits.is_there or sink.dedupe_key is DedupeKey.QUERY_ID

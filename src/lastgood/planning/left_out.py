@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.planning.pricing import ends
+from lastgood.planning.pricing import find_ends
 from lastgood.query.observation import Observation
-from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
+from lastgood.query.prediction.kafka_source import KafkaGap, find_planning_gaps, find_replay_gaps
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 
 
-def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
+def find_kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
     """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
 
     A batch that runs again has its recorded range, unless the sinks have it and what it reads is written nowhere; the
@@ -30,16 +30,16 @@ def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str,
         outcome: What Spark does: whether it plans the batch or runs it again.
         batch: The batch.
     """
-    facts = _answered(world)
+    facts = _get_answered(world)
     if facts is None:
         return {}
     plans = {n: entry for n, entry in world.checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
-    starts: Mapping[str, SourceOffset] = ends(plans.get(batch - 1))
+    starts: Mapping[str, SourceOffset] = find_ends(plans.get(batch - 1))
     if batch == 0:
         starts = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
-    planned = starts if outcome is not Outcome.RERUNS else ends(plans.get(batch))
+    planned = starts if outcome is not Outcome.RERUNS else find_ends(plans.get(batch))
     found = {
-        name: planning_gaps(start.topics, facts, is_pattern=world.is_pattern)
+        name: find_planning_gaps(start.topics, facts, is_pattern=world.is_pattern)
         for name, start in planned.items()
         if isinstance(start, KafkaOffset)
     }
@@ -48,11 +48,11 @@ def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str,
     for name, after in found.items():
         start, end = starts.get(name), planned[name]
         if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
-            found[name] = [*replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
+            found[name] = [*find_replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
     return found
 
 
-def left_out(
+def describe_left_out(
     world: Observation, outcome: Outcome, batch: int, *, told: Offsets | None = None
 ) -> tuple[str, ...] | None:
     """What would be left out without an error, a line for each range; None if Kafka did not tell.
@@ -63,15 +63,15 @@ def left_out(
         batch: Its first batch.
         told: Where the configuration of the application says that it starts; None: the checkpoint says it.
     """
-    facts = _answered(world)
+    facts = _get_answered(world)
     if told is None and world.fail_on_data_loss:
         return ()
     if facts is None:
         return None
-    found = kafka_gaps(world, outcome, batch).values() if told is None else [planning_gaps(told, facts)]
+    found = find_kafka_gaps(world, outcome, batch).values() if told is None else [find_planning_gaps(told, facts)]
     gaps = (gap for each in found for gap in each)
     return tuple(f"{gap.name} {gap.first}..{gap.end} {gap.gap.name.lower()}" for gap in gaps)
 
 
-def _answered(world: Observation) -> KafkaFacts | None:
+def _get_answered(world: Observation) -> KafkaFacts | None:
     return world.kafka if world.kafka is not None and world.kafka.unknown is None else None

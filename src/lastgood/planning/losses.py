@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
-from lastgood.diagnosis.rules_kafka_broker import Suspicion, identities, suspicions
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, get_topics
+from lastgood.diagnosis.rules_kafka_broker import Suspicion, judge_identities, list_suspicions
 from lastgood.planning import unread_files
-from lastgood.planning.left_out import kafka_gaps
+from lastgood.planning.left_out import find_kafka_gaps
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import (
-    ends,
+    find_ends,
 )
 from lastgood.planning.repairs.repair import Outlook
 from lastgood.planning.standing import Standing
-from lastgood.query.kafka import expiring
+from lastgood.query.kafka import find_expiring
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
-from lastgood.query.prediction.state_load import nothing_to_name
+from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE, SinkView
-from lastgood.query.spans import stands
+from lastgood.query.spans import list_stands
 from lastgood.sinks.evidence import START_MS, DedupeKey, is_query_id
-from lastgood.sources.kafka.ranges import Ranges, planned, union
+from lastgood.sources.kafka.ranges import Ranges, find_planned_ranges, unite
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
 
-def begun(standing: Standing) -> dict[str, SourceOffset]:
+def find_beginnings(standing: Standing) -> dict[str, SourceOffset]:
     """Where the first batch begins, by source, as far as the sources wrote that down."""
     return {log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None}
 
 
-def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
+def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
     """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back.
 
     Args:
@@ -43,9 +43,9 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
     for each in standing.sinks:
-        if each.sink.unclear is not None and any(not _is_read_again(each, n, start) for n in _perhaps_gone(each)):
+        if each.sink.unclear is not None and any(not _is_read_again(each, n, start) for n in _find_perhaps_gone(each)):
             yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
-        taken_back = (*each.sink.holes, *_taken_back_above(each))
+        taken_back = (*each.sink.holes, *_find_taken_back_above(each))
         holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
         if holes:
             yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
@@ -58,20 +58,20 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
 
 
-def _perhaps_gone(reading: SinkView) -> list[int]:
+def _find_perhaps_gone(reading: SinkView) -> list[int]:
     """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
     live = {batch.batch_id for batch in reading.sink.batches if batch.is_live}
     return [n for n in reading.may_have_rows(reading.batches_done(0, reading.marked)) if n not in live]
 
 
-def _taken_back_above(reading: SinkView) -> list[int]:
+def _find_taken_back_above(reading: SinkView) -> list[int]:
     """Batches that are done, above the newest that a sink shows, and that it had: that none was due is disproved."""
     gone = {batch.batch_id for batch in reading.sink.batches if batch.is_live is False and batch.row_count != 0}
     live = {batch.batch_id for batch in reading.sink.batches if batch.is_live is not False}
     return reading.may_have_rows(n for n in sorted(gone - live) if reading.shown < n <= reading.done)
 
 
-def doubled_already(standing: Standing) -> Iterator[str]:
+def list_doubled_already(standing: Standing) -> Iterator[str]:
     """Rows of batches that are done and whose plans read nothing: what these rows are of comes once more."""
     for each in standing.sinks:
         for held in each.doubled().values():
@@ -87,22 +87,22 @@ def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceO
         begin, chosen = span.start, start.get(span.source_id)
         if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
             return False
-        if planned(begin.topics, chosen.topics):
+        if find_planned_ranges(begin.topics, chosen.topics):
             return False
     return True
 
 
-def silently_lost(standing: Standing) -> Outlook | None:
+def predict_silent_loss(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = unread_files.left_out(standing)
+    files = unread_files.list_left_out(standing)
     if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
-    other_topics = _looks_recreated(standing) or _without_topics(standing)
+    other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
     if other_topics is not None:
         return other_topics
     if standing.world.fail_on_data_loss:
         return None
-    why = _untold(standing) or _expires_soon(standing)
+    why = _explain_untold(standing) or _warn_of_expiry(standing)
     if why is not None:
         return Outlook(Guarantee.LOSSY, (f"failOnDataLoss=false: {why}",))
     strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
@@ -114,27 +114,27 @@ def silently_lost(standing: Standing) -> Outlook | None:
     else:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
-    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+    return Outlook(Guarantee.LOSSY, (line,), _price_lost_to_kafka(standing))
 
 
-def _expires_soon(standing: Standing) -> str | None:
+def _warn_of_expiry(standing: Standing) -> str | None:
     """That Kafka may delete what is unread before the query has started, which nobody would tell; None if not."""
     facts, world = standing.kafka, standing.world
     if facts is None:
         return None
     is_held = is_in_sinks(world.checkpoint, world.sinks)  # then what the orphan reads is there already
-    for stand in stands(standing.checkpoint):
+    for stand in list_stands(standing.checkpoint):
         begins = stand.end if is_held and stand.is_rerun else stand.start
-        soon = expiring(topics_of(begins), facts, now_ms=world.now_ms, within_ms=START_MS)
+        soon = find_expiring(get_topics(begins), facts, now_ms=world.now_ms, within_ms=START_MS)
         for (topic, partition), room in soon.items():
             return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
     return None
 
 
-def _without_topics(standing: Standing) -> Outlook | None:
+def _predict_without_topics(standing: Standing) -> Outlook | None:
     """Topics that the query reads and that do not exist, by which its start is not stopped."""
-    offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
-    named = dict.fromkeys(topic for offset in offsets for topic in topics_of(offset))
+    offsets = [offset for stand in list_stands(standing.checkpoint) for offset in (stand.start, stand.end)]
+    named = dict.fromkeys(topic for offset in offsets for topic in get_topics(offset))
     facts = standing.kafka
     if facts is None:
         gone = []
@@ -143,13 +143,13 @@ def _without_topics(standing: Standing) -> Outlook | None:
     if not gone:
         return None
     line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
-    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+    return Outlook(Guarantee.LOSSY, (line,), _price_lost_to_kafka(standing))
 
 
-def _untold(standing: Standing) -> str | None:
+def _explain_untold(standing: Standing) -> str | None:
     """That nobody can tell what the next batches would leave out of Kafka; None if somebody can."""
-    starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
-    read = {topic for each in starts.values() for topic in topics_of(each)}
+    starts = {**find_beginnings(standing), **find_ends(standing.checkpoint.newest_offsets)}
+    read = {topic for each in starts.values() for topic in get_topics(each)}
     facts = standing.kafka
     is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
     is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
@@ -158,63 +158,63 @@ def _untold(standing: Standing) -> str | None:
     return "Spark goes on without an error where records expired, and no Kafka told (--kafka)"
 
 
-def _suspicion(topic: Suspicion) -> str:
+def _describe_suspicion(topic: Suspicion) -> str:
     if topic.is_open:
         return f"{topic.topic} may have been created again: {topic.answer.because}{_SETTLED}"
     return f"{topic.topic} looks as if it was created again: {topic.answer.because}"
 
 
-def _looks_recreated(standing: Standing) -> Outlook | None:
+def _predict_recreated(standing: Standing) -> Outlook | None:
     """Topics of which the query would leave out the beginning, if they are not those that it has read."""
-    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
+    found = [each for each in list_suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
     if not found:
         return None
-    lines = tuple(map(_suspicion, found))
-    ids = list(ends(standing.checkpoint.newest_offsets))
+    lines = tuple(map(_describe_suspicion, found))
+    ids = list(find_ends(standing.checkpoint.newest_offsets))
     prices = [
-        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=union(each.gone, each.never_read), bound=True)
+        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=unite(each.gone, each.never_read), bound=True)
         for each in found
     ]
     return Outlook(Guarantee.LOSSY, (" and ".join(lines),), tuple(prices))
 
 
-def assumptions(standing: Standing) -> tuple[str, ...]:
+def list_assumptions(standing: Standing) -> tuple[str, ...]:
     """What speaks against the word a little, and is taken for an accident; one line each."""
-    found = suspicions(standing.world, standing.restart)
+    found = list_suspicions(standing.world, standing.restart)
     topics = (
         f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
         for each in found
         if not each.is_strong and each.costs
     )
     others = (
-        *_not_told(standing),
-        *_told_the_same(standing),
-        *unread_files.unknown(standing),
-        *unread_files.ages_assumed(standing),
-        *_runs_what_it_has(standing),
+        *_list_not_told(standing),
+        *_list_told_the_same(standing),
+        *unread_files.list_unknown(standing),
+        *unread_files.list_assumed_ages(standing),
+        *_list_running_what_it_has(standing),
         *standing.written_elsewhere(),
-        *_begun_anew(standing),
+        *_list_begun_anew(standing),
     )
-    return (*topics, *others, *_not_marked(standing))
+    return (*topics, *others, *_list_not_marked(standing))
 
 
-def _not_told(standing: Standing) -> Iterator[str]:
+def _list_not_told(standing: Standing) -> Iterator[str]:
     """Topics of which the broker was asked, and nobody can tell whether they are those that were read."""
-    for topic, answer in identities(standing.world, standing.restart):
+    for topic, answer in judge_identities(standing.world, standing.restart):
         if answer.identity is TopicIdentity.UNKNOWN:
             yield f"the assumption that {topic} is the topic that was read: {answer.because}"
 
 
-def _told_the_same(standing: Standing) -> Iterator[str]:
+def _list_told_the_same(standing: Standing) -> Iterator[str]:
     """The word of a person, where it has settled what nothing else did."""
     if not standing.world.is_same_topic:
         return
-    for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
+    for each in list_suspicions(replace(standing.world, is_same_topic=False), standing.restart):
         if each.costs and each.is_open:
             yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
 
 
-def _not_marked(standing: Standing) -> Iterator[str]:
+def _list_not_marked(standing: Standing) -> Iterator[str]:
     """A function need not leave a mark, of a batch without a row or of any: what a sink does not show it may lack."""
     for each, shown in zip(standing.sinks, standing.shown, strict=True):
         done = range(each.shown + 1, each.done + 1)
@@ -226,15 +226,15 @@ def _not_marked(standing: Standing) -> Iterator[str]:
             yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
 
 
-def _runs_what_it_has(standing: Standing) -> Iterator[str]:
+def _list_running_what_it_has(standing: Standing) -> Iterator[str]:
     """A function that drops a batch unread leaves nothing that its commit could name."""
     batch_id, sinks = standing.planned, standing.world.sinks
     is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
-    if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
+    if is_dropped and find_nothing_to_name(standing.checkpoint, standing.committed, batch_id):
         yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
 
 
-def _begun_anew(standing: Standing) -> Iterator[str]:
+def _list_begun_anew(standing: Standing) -> Iterator[str]:
     """Queries that had stopped writing to a sink before this one began: this checkpoint may have followed theirs."""
     first = standing.plan(0)
     if first is None or first.metadata is None:
@@ -248,16 +248,16 @@ def _begun_anew(standing: Standing) -> Iterator[str]:
                 yield f"{line}: of a former checkpoint of this one nobody can tell what came between the two"
 
 
-def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
-    found = kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
-    order = list(ends(standing.plan(standing.planned)) or begun(standing))
+def _price_lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
+    found = find_kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
+    order = list(find_ends(standing.plan(standing.planned)) or find_beginnings(standing))
     return tuple(
-        SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_ranges(gaps), bound=True)
+        SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_collect_ranges(gaps), bound=True)
         for source_id, gaps in found.items()
     )
 
 
-def _ranges(gaps: list[KafkaGap]) -> Ranges:
+def _collect_ranges(gaps: list[KafkaGap]) -> Ranges:
     found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
     for each in gaps:
         if each.gap in (Gap.EXPIRED, Gap.ADDED_GONE, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:

@@ -26,7 +26,7 @@ class Number:
     rests_on: tuple[str, ...] = ()
 
 
-def numbered(standing: Standing, *, logged: int, marked: int, commits: Collection[int]) -> Number:
+def choose_number(standing: Standing, *, logged: int, marked: int, commits: Collection[int]) -> Number:
     """The number above which no sink knows any, and after which none has a gap in its log.
 
     Args:
@@ -47,7 +47,7 @@ def numbered(standing: Standing, *, logged: int, marked: int, commits: Collectio
             number = max(marked, logged)
         behind = min(logs, key=lambda each: each.shown)
         if number > behind.shown + 1:
-            raise _gap(standing, behind, range(behind.shown + 1, number + 1))
+            raise _refuse_gap(standing, behind, range(behind.shown + 1, number + 1))
         return Number(number, is_run=number == NONE or number > behind.shown)
     number = max(marked, logged)
     known = bool(standing.sinks) and all(each.sink.traits.keeps_log is False for each in standing.sinks)
@@ -86,7 +86,7 @@ def require_no_gap(standing: Standing) -> None:
     for each in standing.sinks:
         keeps_log = each.sink.traits.keeps_log and each.sink.skips_known
         if comes is not None and keeps_log and comes > each.shown + 1:
-            raise _gap(standing, each, range(each.shown + 1, comes))
+            raise _refuse_gap(standing, each, range(each.shown + 1, comes))
 
 
 def _is_log(reading: SinkView) -> bool:
@@ -94,7 +94,7 @@ def _is_log(reading: SinkView) -> bool:
     return reading.sink.known and reading.sink.traits.keeps_log is not False
 
 
-def _gap(standing: Standing, reading: SinkView, missing: range) -> Exception:
+def _refuse_gap(standing: Standing, reading: SinkView, missing: range) -> Exception:
     if reading.shown > NONE:
         found = f"its newest entry is {reading.shown}"
     else:

@@ -24,7 +24,7 @@ class Placed:
     """What may be lost and cannot be counted; one line each."""
 
 
-def placed(standing: Standing, base: Mapping[str, SourceOffset], wanted: Mapping[str, Offsets]) -> Placed:
+def place_sources(standing: Standing, base: Mapping[str, SourceOffset], wanted: Mapping[str, Offsets]) -> Placed:
     """Where every source starts.
 
     Args:
@@ -58,7 +58,7 @@ def placed(standing: Standing, base: Mapping[str, SourceOffset], wanted: Mapping
     return Placed(starts, tuple(moved), tuple(doubts))
 
 
-def as_of_now(reached: Reached, may_be_read: Offsets) -> Reached:
+def reduce_to_now(reached: Reached, may_be_read: Offsets) -> Reached:
     """The same but for topics that were created again: how far the old ones were read says nothing of the new.
 
     Args:
@@ -67,14 +67,14 @@ def as_of_now(reached: Reached, may_be_read: Offsets) -> Reached:
     """
     if not may_be_read:
         return reached
-    least = _with(reached.least, {topic: {} for topic in may_be_read})
+    least = _replace_topics(reached.least, {topic: {} for topic in may_be_read})
     most = None
     if reached.most is not None:
-        most = _with(reached.most, may_be_read)
-    return Reached(least, most, _with(reached.read, may_be_read))
+        most = _replace_topics(reached.most, may_be_read)
+    return Reached(least, most, _replace_topics(reached.read, may_be_read))
 
 
-def _with(offsets: Mapping[str, SourceOffset], others: Offsets) -> dict[str, SourceOffset]:
+def _replace_topics(offsets: Mapping[str, SourceOffset], others: Offsets) -> dict[str, SourceOffset]:
     replaced = dict(offsets)
     for source_id, offset in offsets.items():
         if isinstance(offset, KafkaOffset):
@@ -133,11 +133,11 @@ class _Placing:
 
     def _beginning(self, topic: str, partition: int) -> int:
         """Of a topic that was created again nothing is read yet."""
-        earliest = _bounds(self._facts, topic, partition).earliest
+        earliest = _find_bounds(self._facts, topic, partition).earliest
         return OFFSET_EARLIEST if earliest is None else earliest
 
     def _placed(self, topic: str, partition: int, offset: int) -> int:
-        name, bounds = f"{topic}-{partition}", _bounds(self._facts, topic, partition)
+        name, bounds = f"{topic}-{partition}", _find_bounds(self._facts, topic, partition)
         stood = self._base.get(topic, {}).get(partition, 0)
         if bounds.latest is not None and bounds.latest < stood and topic not in self._standing.recreated:
             self.doubts.append(f"{name} ends before {stood}, up to which it was read: its records are others now")
@@ -171,7 +171,7 @@ class _Placing:
         return refuse(self._standing, sentence, subject=subject, found=found, expected=expected)
 
 
-def _bounds(facts: KafkaFacts | None, topic: str, partition: int) -> PartitionFacts:
+def _find_bounds(facts: KafkaFacts | None, topic: str, partition: int) -> PartitionFacts:
     known = None
     if facts:
         known = facts.topics.get(topic)

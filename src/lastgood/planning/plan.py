@@ -19,9 +19,9 @@ from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.signing import NO_KEYS, PLAN, KeyRing, Signer
 from lastgood.steps.step import Step
-from lastgood.storage.location import location_of
-from lastgood.values import JsonValue, form
-from lastgood.written import as_written
+from lastgood.storage.location import resolve_location
+from lastgood.values import JsonValue, make_form
+from lastgood.written import redact_written
 
 FORMAT: Final = 1
 ASKED: Final = "asked"
@@ -92,12 +92,12 @@ class Promise(JsonValue):
 class Plan(JsonValue):
     """What is to be done. `steps` is empty for a plain restart."""
 
-    json = form(
+    json = make_form(
         "format recovery goal options checkpoint query_id guarantee rests_on needs accepted position "
         "from_batch=promise.batch promise sources sinks evidence steps seal listings guards alternatives proof "
         "made_at_ms made_by",
         strict=True,
-        finish=as_written,
+        finish=redact_written,
     )
     """The object in the plan file and in the output of every verb, without its checksum, and without secrets."""
     format: ClassVar = FORMAT
@@ -174,9 +174,9 @@ class Plan(JsonValue):
     def to_bytes(self, keys: KeyRing = NO_KEYS) -> bytes:
         """The plan file, signed if there is a key."""
         told = self.to_json()
-        whole: dict[str, Any] = {**told, "checksum": checksum(told)}
+        whole: dict[str, Any] = {**told, "checksum": compute_checksum(told)}
         if keys:
-            whole = Signer.at(keys, location_of(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
+            whole = Signer.at(keys, resolve_location(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
         return json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n"
 
     def accepting(self, waivers: tuple[Waiver, ...]) -> Plan:
@@ -188,6 +188,6 @@ class Plan(JsonValue):
         )
 
 
-def checksum(told: Mapping[str, Any]) -> str:
+def compute_checksum(told: Mapping[str, Any]) -> str:
     """What tells whether a plan was changed, of all its fields but this one and its signature."""
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -15,7 +15,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
-from lastgood.sinks.evidence import SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import SinkEvidence, make_unknown_evidence
 
 _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
@@ -25,36 +25,38 @@ def draft(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     """Which files change so that the query does what is asked for, and what can be said of it then.
 
     Args:
-        world: Checkpoint, sinks, sources and mirror. The checkpoint is read with `batches_wanted` batches at least,
-            and the sinks are asked about the query id of the checkpoint; if that is lost, about the mirror's.
+        world: Checkpoint, sinks, sources and mirror. The checkpoint is read with `count_batches_wanted` batches at
+            least, and the sinks are asked about the query id of the checkpoint; if that is lost, about the mirror's.
         goal: What is asked for.
         spark: The version that will run it.
 
     Raises:
         RepairRefusedError: it cannot be done in a way of which anything can be promised.
     """
-    world = replace(world, sinks=tuple(map(_proven, world.sinks)))
+    world = replace(world, sinks=tuple(map(_drop_presumed, world.sinks)))
     try:
-        found = _drafted(world, goal, spark)
+        found = _draft_goal(world, goal, spark)
     except RepairRefusedError as error:
-        error.alternatives = _alternatives(world, goal, spark)
+        error.alternatives = _list_alternatives(world, goal, spark)
         raise
     if found.guarantee is Guarantee.EXACTLY_ONCE:
         return found
-    return replace(found, alternatives=ranked((*found.alternatives, *_alternatives(world, goal, spark))))
+    return replace(
+        found, alternatives=rank_alternatives((*found.alternatives, *_list_alternatives(world, goal, spark)))
+    )
 
 
-def _proven(sink: SinkEvidence) -> SinkEvidence:
+def _drop_presumed(sink: SinkEvidence) -> SinkEvidence:
     """What a sink shows under a name that is only presumed to be this query's is not known of the query."""
     if sink.presumed_app_id is None:
         return sink
     option = f"--txn-app-id {sink.presumed_app_id}"
     because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven: {option} says so"
     others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
-    return replace(unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
+    return replace(make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 
 
-def batches_wanted(world: Observation) -> int:
+def count_batches_wanted(world: Observation) -> int:
     """How many of the newest batches the planner has to see: back to what the sinks show."""
     position = locate(world.checkpoint, world.sinks)
     newest = max(position.planned or 0, position.committed or 0)
@@ -62,11 +64,11 @@ def batches_wanted(world: Observation) -> int:
     return newest - min((position.committed or 0, newest, *shown)) + _BATCHES_READ
 
 
-def _drafted(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
+def _draft_goal(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     return GOAL_KINDS[goal.name].draft(world, goal, spark)
 
 
-def _alternatives(world: Observation, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
+def _list_alternatives(world: Observation, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
     """The other goals, the best first, and last those that are refused as well."""
     is_gone = world.checkpoint.newest_offsets is None and not world.repair.mirror
     if is_gone and GOAL_KINDS[goal.name].begins is Begins.ANEW:
@@ -74,41 +76,41 @@ def _alternatives(world: Observation, goal: Goal, spark: SparkVersion) -> tuple[
     found: list[Alternative] = []
     instead: list[Alternative] = []
     for kind in GOAL_KINDS.values():
-        offered = [_alternative(world, *offer, spark) for offer in kind.offer(world, goal)]
+        offered = [_make_alternative(world, *offer, spark) for offer in kind.offer(world, goal)]
         if any(each.guarantee is None for each in offered):
-            instead += [_alternative(world, *offer, spark) for offer in kind.offer_instead(world)]
+            instead += [_make_alternative(world, *offer, spark) for offer in kind.offer_instead(world)]
         found += offered
-    return ranked((*found, *instead))
+    return rank_alternatives((*found, *instead))
 
 
-def alternatives(
+def list_alternatives(
     world: Observation, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
 ) -> tuple[Alternative, ...]:
     """What further goals come to, each with the options that ask for it."""
-    return tuple(_alternative(world, goal, options, spark) for goal, options in goals)
+    return tuple(_make_alternative(world, goal, options, spark) for goal, options in goals)
 
 
-def ranked(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
+def rank_alternatives(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
     """The best first, and last those that are refused as well; what is refused twice for one reason stands once."""
-    return tuple(sorted(dict.fromkeys(found), key=_rank))
+    return tuple(sorted(dict.fromkeys(found), key=_rank_word))
 
 
-def _rank(way: Alternative) -> int:
+def _rank_word(way: Alternative) -> int:
     if way.guarantee is None:
         return len(WORDS)
     return WORDS.index(way.guarantee)
 
 
-def _alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
+def _make_alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
     command = world.command("plan", "--goal", goal.name, *options)
     try:
-        found = _drafted(world, goal, spark)
+        found = _draft_goal(world, goal, spark)
     except RepairRefusedError as error:
         return Alternative(goal.name, None, error.sentence)
-    return Alternative(goal.name, found.guarantee, _told(found, goal), command)
+    return Alternative(goal.name, found.guarantee, _describe_draft(found, goal), command)
 
 
-def _told(found: Draft, goal: Goal) -> str:
+def _describe_draft(found: Draft, goal: Goal) -> str:
     """One line: what it changes, and on what its word rests."""
     if found.is_plain:
         what = "Spark's own restart"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.sources.kafka.ranges import Offsets, Ranges
-from lastgood.values import JsonValue, form
-from lastgood.visible import excerpt
+from lastgood.values import JsonValue, make_form
+from lastgood.visible import take_excerpt
 
 _FILES_SHOWN = 5
 
@@ -36,10 +36,10 @@ class Waiver(enum.Enum):
 class SourcePrice(JsonValue):
     """The price at one source of the query. Ranges are offsets, not records."""
 
-    json = form(
+    json = make_form(
         "index kind reread=_told_reread lost=_told_lost duplicated=_told_duplicated reread_from duplicated_from bound",
         left_out="reread_from duplicated_from",
-        prepare=lambda told: {**told, **_files_apart(told)},
+        prepare=lambda told: {**told, **_split_files(told)},
     )
 
     index: int
@@ -101,21 +101,21 @@ class SourcePrice(JsonValue):
                 for start, end in found
             ]
             if spans:
-                ranges = excerpt(f"{name} [{start:,}, {end:,})" for name, start, end in spans).in_a_line
+                ranges = take_excerpt(f"{name} [{start:,}, {end:,})" for name, start, end in spans).in_a_line
                 total = sum(end - start for _, start, end in spans)
                 told.append(f"source {self.index}: {words} {at_most}{total:,} offsets: {ranges}")
             if files:
-                shown = excerpt(files, _FILES_SHOWN).in_a_line
+                shown = take_excerpt(files, _FILES_SHOWN).in_a_line
                 told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}")
             if open_ended := getattr(self, f"{what}_from", {}):
                 begins = [f"{topic}/{each} from {at:,} on" for topic, p in open_ended.items() for each, at in p.items()]
                 told.append(
-                    f"source {self.index}: {words}, and nobody wrote down how much: {excerpt(begins).in_a_line}"
+                    f"source {self.index}: {words}, and nobody wrote down how much: {take_excerpt(begins).in_a_line}"
                 )
         return tuple(told)
 
 
-def _files_apart(told: Mapping[str, Any]) -> dict[str, Any]:
+def _split_files(told: Mapping[str, Any]) -> dict[str, Any]:
     """What stands under one key, by the names of the two fields."""
     found: dict[str, Any] = {}
     for name in ("reread", "lost", "duplicated"):
@@ -131,7 +131,9 @@ def _files_apart(told: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def needed(guarantee: Guarantee, accepted: Iterable[Waiver], *, duplicates: bool = False) -> tuple[Waiver, ...]:
+def list_waivers_needed(
+    guarantee: Guarantee, accepted: Iterable[Waiver], *, duplicates: bool = False
+) -> tuple[Waiver, ...]:
     """The waivers that a plan of this word still needs.
 
     Args:

@@ -20,25 +20,25 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     SourceOffset,
     VoidOffset,
+    get_topics,
     name_offset,
-    topics_of,
 )
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Offsets, planned, unresolved
-from lastgood.sources.kinds import source_kind
+from lastgood.sources.kafka.ranges import Offsets, find_planned_ranges, find_unresolved
+from lastgood.sources.kinds import find_source_kind
 from lastgood.sources.unasked import Unasked
 
 WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
 
 
-def weakest(words: Iterable[Guarantee]) -> Guarantee:
+def choose_weakest(words: Iterable[Guarantee]) -> Guarantee:
     """The word for all of them together."""
     return max(words, key=WORDS.index, default=Guarantee.EXACTLY_ONCE)
 
 
-def word_of_unasked(sources: Iterable[Unasked], *, is_same: bool) -> Guarantee:
+def judge_unasked(sources: Iterable[Unasked], *, is_same: bool) -> Guarantee:
     """The most that can be said where some sources cannot be asked what they still serve.
 
     Spark's own restart trusts them to serve it again, and so may we while the logs tell what they told before. Where
@@ -67,14 +67,14 @@ class Reached:
         return self.least == self.most
 
 
-def ends(entry: OffsetEntry | None) -> dict[str, SourceOffset]:
+def find_ends(entry: OffsetEntry | None) -> dict[str, SourceOffset]:
     """Where a plan ends, by source; empty without one."""
     if not entry:
         return {}
     return {line.source_id: line.offset for line in entry.sources}
 
 
-def price_of_start(
+def price_start(
     new: Mapping[str, SourceOffset], reached: Reached, checkpoint: Checkpoint, facts: KafkaFacts | None
 ) -> tuple[SourcePrice, ...]:
     """The price of going on from `new`, in the order of the sources.
@@ -86,12 +86,12 @@ def price_of_start(
         facts: What Kafka serves; None if it was not asked.
     """
     return tuple(
-        _price(index, source_id, start, reached, checkpoint, facts)
+        _price_source(index, source_id, start, reached, checkpoint, facts)
         for index, (source_id, start) in enumerate(new.items())
     )
 
 
-def _price(
+def _price_source(
     index: int,
     source_id: str,
     start: SourceOffset,
@@ -105,11 +105,11 @@ def _price(
         most = reached.most.get(source_id)
     if isinstance(start, KafkaOffset):
         is_known = reached.is_exact and reached.most is not None and isinstance(least, KafkaOffset)
-        bounds = _Topics(*map(topics_of, (least, most, read)))
-        return _kafka_price(index, start.topics, bounds, facts, is_bound=not is_known)
+        bounds = _Topics(*map(get_topics, (least, most, read)))
+        return _price_kafka(index, start.topics, bounds, facts, is_bound=not is_known)
     if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset):
-        return _file_price(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
-    return SourcePrice(index, source_kind(start.kind).price, bound=not start == least == most)
+        return _price_files(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
+    return SourcePrice(index, find_source_kind(start.kind).price, bound=not start == least == most)
 
 
 class _Topics(NamedTuple):
@@ -120,27 +120,31 @@ class _Topics(NamedTuple):
     read: Offsets
 
 
-def _kafka_price(
+def _price_kafka(
     index: int, start: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
 ) -> SourcePrice:
-    at = {t: {p: _place(offset, facts, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
-    before = {t: {p: _surely_shown(offset, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    at = {
+        t: {p: _find_place(offset, facts, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()
+    }
+    before = {
+        t: {p: _find_surely_shown(offset, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()
+    }
     is_open = any(offset < 0 for each in (start, *reached) for parts in each.values() for offset in parts.values())
     gone = any(p not in start.get(t, {}) for t, parts in reached.least.items() for p in parts)
-    read, most = _at_most(reached.read, facts), _at_most(reached.most, facts)
+    read, most = _raise_to_most(reached.read, facts), _raise_to_most(reached.most, facts)
     return SourcePrice(
         index,
         "kafka",
-        reread=planned(at, read),
-        lost=planned(before, at),
-        duplicated=planned(at, most),
-        reread_from=_open_ended(at, read),
-        duplicated_from=_open_ended(at, most),
+        reread=find_planned_ranges(at, read),
+        lost=find_planned_ranges(before, at),
+        duplicated=find_planned_ranges(at, most),
+        reread_from=_find_open_ended(at, read),
+        duplicated_from=_find_open_ended(at, most),
         bound=is_bound or is_open or gone,
     )
 
 
-def _place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, partition: int) -> int:
+def _find_place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, partition: int) -> int:
     """Where a partition will be read from; as far as anybody knows, the earliest is the beginning.
 
     The latest is, where Kafka does not tell it, what was read last: nobody knows how much is left out then.
@@ -157,7 +161,7 @@ def _place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, 
     return offset
 
 
-def _surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> int:
+def _find_surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> int:
     """Up to where every sink surely shows a partition; -1 where that cannot matter, since all there is is read."""
     least = reached.least.get(topic, {}).get(partition, 0)
     if least >= 0:
@@ -165,10 +169,10 @@ def _surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> i
     return -1 if start == OFFSET_EARLIEST else 0
 
 
-def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
+def _raise_to_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     """The same, where how far a partition was read was overwritten with the earliest or the latest: perhaps to its end.
 
-    Its end stays open where nobody tells it (`_open_ended`).
+    Its end stays open where nobody tells it (`_find_open_ended`).
     """
     latest: Offsets = facts.latest if facts else {}
 
@@ -183,17 +187,17 @@ def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     }
 
 
-def _open_ended(start: Offsets, end: Offsets) -> Offsets:
+def _find_open_ended(start: Offsets, end: Offsets) -> Offsets:
     """Partitions that begin at a position and end at none, with where they begin: all from there on may be meant."""
     found: dict[str, dict[int, int]] = {}
-    for topic, partitions in unresolved(start, end).items():
+    for topic, partitions in find_unresolved(start, end).items():
         begins = {each: first for each, (first, _) in partitions.items() if first >= 0}
         if begins:
             found[topic] = begins
     return found
 
 
-def unresolved_ends(
+def find_unresolved_ends(
     new: Mapping[str, SourceOffset], reached: Reached, facts: KafkaFacts | None, recovery: str | None = None
 ) -> Iterator[tuple[Guarantee, str]]:
     """Partitions of which nobody wrote down how far the sinks show them, each with what is left to say of it.
@@ -208,8 +212,8 @@ def unresolved_ends(
         recovery: The recovery that made it end there, and that has said what is left out by that; None: somebody else.
     """
     for source_id, start in new.items():
-        bounds = [topics_of(each.get(source_id)) for each in (reached.least, reached.most or {})]
-        for topic, parts in topics_of(start).items():
+        bounds = [get_topics(each.get(source_id)) for each in (reached.least, reached.most or {})]
+        for topic, parts in get_topics(start).items():
             for partition, at in parts.items():
                 shown = min(each.get(topic, {}).get(partition, 0) for each in bounds)
                 if shown < 0:
@@ -224,31 +228,31 @@ def unresolved_ends(
                     yield word, f"{where}: how far it was read is not known"
 
 
-def _log_offset(offset: SourceOffset) -> int:
+def _get_log_offset(offset: SourceOffset) -> int:
     if isinstance(offset, FileOffset):
         return offset.log_offset
     return BEFORE_FIRST_FILE.log_offset
 
 
-def _file_price(
+def _price_files(
     index: int,
     source_id: str,
     offsets: tuple[SourceOffset, SourceOffset, SourceOffset, SourceOffset],
     reached: Reached,
     checkpoint: Checkpoint,
 ) -> SourcePrice:
-    start, least, most, read = (_log_offset(each) for each in offsets)
+    start, least, most, read = (_get_log_offset(each) for each in offsets)
     return SourcePrice(
         index,
         "file",
         bound=not reached.is_exact,
-        reread_files=files_between(checkpoint, source_id, start, read),
-        lost_files=files_between(checkpoint, source_id, least, start),
-        duplicated_files=files_between(checkpoint, source_id, start, most),
+        reread_files=list_files_between(checkpoint, source_id, start, read),
+        lost_files=list_files_between(checkpoint, source_id, least, start),
+        duplicated_files=list_files_between(checkpoint, source_id, start, most),
     )
 
 
-def files_between(checkpoint: Checkpoint, source_id: str, after: int, up_to: int) -> tuple[str, ...]:
+def list_files_between(checkpoint: Checkpoint, source_id: str, after: int, up_to: int) -> tuple[str, ...]:
     """The files that the entries of a file source's log after one up to another name, as far as they were read."""
     log = next((log for log in checkpoint.sources if log.name == source_id), None)
     entries = log.entries.values() if log else ()
@@ -256,7 +260,7 @@ def files_between(checkpoint: Checkpoint, source_id: str, after: int, up_to: int
     return tuple(dict.fromkeys(file.path for file in found if after < file.log_id <= up_to))
 
 
-def price_of_batch(
+def price_batch(
     checkpoint: Checkpoint, start: Mapping[str, SourceOffset], end: Mapping[str, SourceOffset], *, is_repeated: bool
 ) -> tuple[SourcePrice, ...]:
     """The price of reading a planned range once more.
@@ -268,6 +272,6 @@ def price_of_batch(
         is_repeated: Whether the sinks may show it already, so that it may come twice.
     """
     reached = Reached(start, end if is_repeated else start, end)
-    return price_of_start(
+    return price_start(
         {source_id: start.get(source_id, end[source_id]) for source_id in end}, reached, checkpoint, None
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _READS_SHOWN = 5
 
@@ -13,7 +13,7 @@ _READS_SHOWN = 5
 class Proof(JsonValue):
     """What came of trying a plan with real Spark; it is kept in the plan."""
 
-    json = form("proven=is_proven line spark batch reads because leaves_open")
+    json = make_form("proven=is_proven line spark batch reads because leaves_open")
     """The object `proof` of a plan."""
 
     is_proven: bool

@@ -15,12 +15,12 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     SourceOffset,
     VoidOffset,
-    topics_of,
+    get_topics,
 )
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Plan, Promise
 from lastgood.query.prediction.restart import Outcome
-from lastgood.sources.kafka.ranges import only_in, planned, unresolved
+from lastgood.sources.kafka.ranges import find_planned_ranges, find_unresolved, select_only_in
 
 _SENTINELS = {OFFSET_EARLIEST: "the earliest", OFFSET_LATEST: "the latest"}
 
@@ -50,9 +50,9 @@ class Expected:
             if self.ends is not None:
                 end = self.ends[index]
             if isinstance(start, KafkaOffset) or isinstance(end, KafkaOffset):
-                yield from _partitions(start, end)
+                yield from _describe_partitions(start, end)
             elif isinstance(start, FileOffset) or isinstance(end, FileOffset):
-                yield _entries(index, start, end)
+                yield _describe_entries(index, start, end)
             else:
                 if start is None:
                     begin = "its beginning"
@@ -61,15 +61,15 @@ class Expected:
                 yield f"source {index} from {begin}" + ("" if end is None else f" to {end.to_text()}")
 
 
-def expected(promise: Promise, then: Checkpoint) -> Expected:
+def expect_first_batch(promise: Promise, then: Checkpoint) -> Expected:
     """What the first batch is to read on a checkpoint that is as the plan leaves it."""
     batch = promise.batch or 0
     entries = {n: entry for n, entry in then.offsets.entries.items() if isinstance(entry, OffsetEntry)}
     before = entries.get(batch - 1)
     if before:
-        starts = tuple(map(_known, before.sources))
+        starts = tuple(map(_get_known, before.sources))
     else:
-        starts = _begun(then)
+        starts = _list_beginnings(then)
     plan = None
     if promise.outcome == Outcome.RERUNS.value:
         plan = entries.get(batch)
@@ -78,7 +78,7 @@ def expected(promise: Promise, then: Checkpoint) -> Expected:
     return Expected(batch, starts, tuple(line.offset for line in plan.sources))
 
 
-def _begun(then: Checkpoint) -> tuple[SourceOffset | None, ...]:
+def _list_beginnings(then: Checkpoint) -> tuple[SourceOffset | None, ...]:
     """Where the first batch begins, as far as the sources have written that down."""
     newest = then.newest_offsets
     if newest:
@@ -89,7 +89,7 @@ def _begun(then: Checkpoint) -> tuple[SourceOffset | None, ...]:
     return tuple(began.get(name) for name in names)
 
 
-def contradiction(
+def find_contradiction(
     wanted: Expected, batch: int, reads: Sequence[tuple[SourceOffset | None, SourceOffset | None]]
 ) -> str:
     """Where Spark's first batch is another one than was promised; empty if it is the same.
@@ -107,15 +107,15 @@ def contradiction(
         begins = (start, None) if batch == 0 else (start,)
         same = next((read for read in left if read[0] in begins and end in (None, read[1])), None)
         if same is None:
-            told = "; ".join(f"{_text(first)} to {_text(last)}" for first, last in reads)
-            return f"batch {batch} reads {told}, where source {index} was to begin at {_text(start)}" + (
-                "" if end is None else f" and to end at {_text(end)}"
+            told = "; ".join(f"{_format_offset(first)} to {_format_offset(last)}" for first, last in reads)
+            return f"batch {batch} reads {told}, where source {index} was to begin at {_format_offset(start)}" + (
+                "" if end is None else f" and to end at {_format_offset(end)}"
             )
         left.remove(same)
     return ""
 
 
-def disproved(plan: Plan, spark: str, found: str) -> PlanDisprovedError:
+def make_disproved_error(plan: Plan, spark: str, found: str) -> PlanDisprovedError:
     """The error for a plan that Spark does not keep to."""
     promise = plan.promise
     bundle = Asked(plan.checkpoint, plan.evidence).command("diagnose", "--save", "FILE")
@@ -129,35 +129,35 @@ def disproved(plan: Plan, spark: str, found: str) -> PlanDisprovedError:
     )
 
 
-def _known(line: SourceLine) -> SourceOffset | None:
+def _get_known(line: SourceLine) -> SourceOffset | None:
     return None if isinstance(line.offset, VoidOffset) else line.offset
 
 
-def _text(offset: SourceOffset | None) -> str:
+def _format_offset(offset: SourceOffset | None) -> str:
     if offset is None:
         return "its beginning"
     return offset.to_text()
 
 
-def _partitions(start: SourceOffset | None, end: SourceOffset | None) -> Iterator[str]:
-    first = topics_of(start)
+def _describe_partitions(start: SourceOffset | None, end: SourceOffset | None) -> Iterator[str]:
+    first = get_topics(start)
     if not isinstance(end, KafkaOffset):
         for topic, partitions in first.items():
             for partition, offset in sorted(partitions.items()):
                 yield f"{topic}/{partition} from {_SENTINELS.get(offset, offset)}"
         return
-    for topic, ranges in planned(first, end.topics).items():
+    for topic, ranges in find_planned_ranges(first, end.topics).items():
         for partition, spans in sorted(ranges.items()):
             yield from (f"{topic}/{partition} {begin}..{stop}" for begin, stop in spans)
-    for topic, parts in unresolved(first, end.topics).items():
+    for topic, parts in find_unresolved(first, end.topics).items():
         for partition, span in sorted(parts.items()):
             begin, stop = (_SENTINELS.get(at, at) for at in span)
             yield f"{topic}/{partition} {begin}..{stop}"
-    for topic, added in only_in(end.topics, first).items():
+    for topic, added in select_only_in(end.topics, first).items():
         yield from (f"{topic}/{partition} up to {stop}" for partition, stop in sorted(added.items()) if stop)
 
 
-def _entries(index: int, start: SourceOffset | None, end: SourceOffset | None) -> str:
+def _describe_entries(index: int, start: SourceOffset | None, end: SourceOffset | None) -> str:
     first = start.log_offset if isinstance(start, FileOffset) else -1
     if isinstance(end, FileOffset):
         return f"source {index} log entries {first + 1}..{end.log_offset}"

@@ -11,13 +11,13 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.query.observation import Observation, views_of
+from lastgood.query.observation import Observation, make_views
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
-from lastgood.query.topics import recreated
+from lastgood.query.topics import list_recreated
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.step import SinkEdit
@@ -43,7 +43,7 @@ class Standing:
         """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
         restart = predict(world, spark)
         position = locate(world.checkpoint, world.sinks)
-        sinks = views_of(world)
+        sinks = make_views(world)
         return cls(world, spark, position, restart, tuple(sinks), frozenset(moved))
 
     @property
@@ -137,7 +137,7 @@ class Standing:
     def skips_beyond(self) -> SinkView | None:
         """A sink that drops numbers above what it shows: somebody took its rows back and not its mark (row 12)."""
         pairs = zip(self.sinks, self.shown, strict=True)
-        return next((each for each, shown in pairs if each.sink.known and each.skips > _most(shown, each)), None)
+        return next((each for each, shown in pairs if each.sink.known and each.skips > _take_most(shown, each)), None)
 
     def would_take(self, batch_id: int) -> bool:
         """Whether every sink is known not to drop a batch of this number."""
@@ -200,10 +200,10 @@ class Standing:
     @property
     def recreated(self) -> tuple[str, ...]:
         """See the function of this name."""
-        return recreated(self.world)
+        return list_recreated(self.world)
 
 
-def seen_as(world: Observation, query_id: str, *, asked_as: str | None = None) -> Observation:
+def see_as(world: Observation, query_id: str, *, asked_as: str | None = None) -> Observation:
     """The same, where sinks that go by query id were asked about another one: what they hold under this id is its own.
 
     Args:
@@ -213,10 +213,10 @@ def seen_as(world: Observation, query_id: str, *, asked_as: str | None = None) -
     """
     if query_id == asked_as:
         return world
-    return replace(world, sinks=tuple(_seen_as(sink, query_id, asked_as) for sink in world.sinks))
+    return replace(world, sinks=tuple(_see_sink_as(sink, query_id, asked_as) for sink in world.sinks))
 
 
-def taken_back(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:
+def take_back_evidence(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:
     """What a sink will say once it has gone back, if it is one of those that go."""
     edit = next((each for each in edits if each.location == sink.location), None)
     if edit is None:
@@ -228,19 +228,19 @@ def taken_back(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:
         batches=tuple(each for each in sink.batches if each.batch_id <= edit.batch),
         because=f"its mark is moved to batch {edit.batch}",
         back_to=None,
-        log_names=tuple(name for name in sink.log_names if (_entry_number(name) or 0) <= edit.batch),
+        log_names=tuple(name for name in sink.log_names if (_parse_entry_number(name) or 0) <= edit.batch),
         notes=(),
     )
 
 
-def _entry_number(name: str) -> int | None:
+def _parse_entry_number(name: str) -> int | None:
     number = name.removesuffix(COMPACT_SUFFIX)
     if number.isdecimal():
         return int(number)
     return None
 
 
-def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvidence:
+def _see_sink_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvidence:
     last = sink.others.get(query_id)
     is_own = asked_as is None and sink.last_batch is not None
     is_told = sink.known or (asked_as is None and last is not None)  # without an id nobody knew whom to ask about
@@ -265,7 +265,7 @@ def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvi
     )
 
 
-def _most(shown: int | None, reading: SinkView) -> int:
+def _take_most(shown: int | None, reading: SinkView) -> int:
     if shown is None:
         return reading.shown
     return max(shown, reading.shown)

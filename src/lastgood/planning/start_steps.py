@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lastgood.steps.step import Rank, Step, Turn
-from lastgood.storage.location import LocationInvalidError, location_of
-from lastgood.values import form
+from lastgood.storage.location import LocationInvalidError, resolve_location
+from lastgood.values import make_form
 
 
 @dataclass(frozen=True, slots=True)
 class StartFileStep(Step):
     """The file by which an application is told where to start gets another content, or appears."""
 
-    json = form("do undo kind path before after why", strict=True, check=lambda step: _require_location(step.path))
+    json = make_form("do undo kind path before after why", strict=True, check=lambda step: _require_location(step.path))
     kind: ClassVar = "start_file"
 
     path: str
     """Its location."""
     before: str | None
-    """`digest` of what it was when the plan was made; None if there was no such file."""
+    """`compute_digest` of what it was when the plan was made; None if there was no such file."""
     after: bytes
     """What it is then."""
     why: str
@@ -51,6 +51,6 @@ class StartFileStep(Step):
 
 def _require_location(path: str) -> None:
     try:
-        location_of(path)
+        resolve_location(path)
     except LocationInvalidError as error:
         raise ValueError(f"{path} is no location of a file") from error

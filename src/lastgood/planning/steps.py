@@ -27,7 +27,7 @@ from lastgood.checkpoint.layout import (
     classify,
 )
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn
-from lastgood.values import form
+from lastgood.values import make_form
 
 PATH_MAX = 1024
 _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
@@ -37,13 +37,13 @@ _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
 class FileStep(Step):
     """A file of the logs gets another content, appears, or is set aside."""
 
-    json = form("do undo kind path before after why", strict=True, check=lambda step: _require_file(step.path))
+    json = make_form("do undo kind path before after why", strict=True, check=lambda step: _require_file(step.path))
     kind: ClassVar = "file"
 
     path: str
     """Below the checkpoint."""
     before: str | None
-    """`digest` of what it was when the plan was made; None if there was no such file."""
+    """`compute_digest` of what it was when the plan was made; None if there was no such file."""
     after: bytes | None
     """What it is then; None: no such file."""
     why: str
@@ -69,10 +69,10 @@ class FileStep(Step):
 
     @property
     def rank(self) -> Rank:
-        """What is removed goes commits first, what is written comes plans first; see `in_order`."""
+        """What is removed goes commits first, what is written comes plans first; see `sort_steps`."""
         if self.after is None:
-            return _rank_removed(self.path)
-        folder, name, batch_id = _place_in_logs(self.path)
+            return _rank_removal(self.path)
+        folder, name, batch_id = _parse_place_in_logs(self.path)
         written = {"": 0, OFFSETS: 2, COMMITS: 3}
         return Turn.WRITTEN, written.get(folder, 1 if folder.startswith(SOURCES) else 4), batch_id, name
 
@@ -91,7 +91,7 @@ class FileStep(Step):
 class MoveStep(Step):
     """A file of the state, which may be large, is set aside as it is."""
 
-    json = form("do undo kind path size why", check=lambda step: _require_state(step.path))
+    json = make_form("do undo kind path size why", check=lambda step: _require_state(step.path))
     kind: ClassVar = "move"
 
     path: str
@@ -114,7 +114,7 @@ class MoveStep(Step):
     @property
     def rank(self) -> Rank:
         """With what is removed, after the logs."""
-        return _rank_removed(self.path)
+        return _rank_removal(self.path)
 
     @property
     def left(self) -> Mapping[str, bytes | None]:
@@ -122,7 +122,7 @@ class MoveStep(Step):
         return {self.path: None}
 
 
-def digest(content: bytes | None) -> str | None:
+def compute_digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
     if content is None:
         return None
@@ -140,7 +140,7 @@ def require_own(path: str) -> None:
         file = file.of
     inside = all(part not in ("", ".", "..") for part in path.split("/")) and "\0" not in path and len(path) < PATH_MAX
     known = (QueryMetadataFile, LogFile, *_STATE_FILES)
-    is_beside = isinstance(file, ForeignFile | TemporaryFile) and _lies_in_a_log(path)
+    is_beside = isinstance(file, ForeignFile | TemporaryFile) and _is_in_a_log(path)
     if not inside or not (isinstance(file, known) or is_beside):
         raise ValueError(f"{path} is no file of a checkpoint's logs or state")
 
@@ -157,7 +157,7 @@ def _require_state(path: str) -> None:
     require_own(path)
 
 
-def _lies_in_a_log(path: str) -> bool:
+def _is_in_a_log(path: str) -> bool:
     match path.split("/"):
         case ["offsets" | "commits", _] | ["sources", _, _]:
             return True
@@ -169,28 +169,28 @@ def _is_state(path: str) -> bool:
     return isinstance(file.of if isinstance(file, HadoopChecksumFile | SparkChecksumFile) else file, _STATE_FILES)
 
 
-def files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:
+def list_files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:
     """The files of the checkpoint that steps touch, as they leave them."""
     return {path: content for step in steps for path, content in step.left.items()}
 
 
-def files_before(steps: Iterable[Step]) -> dict[str, str | None]:
+def list_files_before(steps: Iterable[Step]) -> dict[str, str | None]:
     """The digests of the files of the logs that steps write or remove, as they found them."""
     return {path: before for step in steps for path, before in step.found.items()}
 
 
-def files_outside(steps: Iterable[Step]) -> tuple[str, ...]:
+def list_files_outside(steps: Iterable[Step]) -> tuple[str, ...]:
     """The locations of the files that steps write outside of the checkpoint and of all sinks."""
     return tuple(step.file_outside for step in steps if step.file_outside is not None)
 
 
-def sink_edits(steps: Iterable[Step]) -> tuple[SinkEdit, ...]:
+def sum_sink_edits(steps: Iterable[Step]) -> tuple[SinkEdit, ...]:
     """What the steps of a plan come to, one for each sink that they touch."""
     edits = (step.edit for step in steps)
     return tuple({edit.location: edit for edit in edits if edit is not None}.values())
 
 
-def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+def sort_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Steps in the order in which they are safe.
 
     Sinks go first: at no instant is one ahead of the logs that was not before. Then what is removed, commits before
@@ -200,14 +200,14 @@ def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: step.rank))
 
 
-def _rank_removed(path: str) -> Rank:
-    folder, name, batch_id = _place_in_logs(path)
+def _rank_removal(path: str) -> Rank:
+    folder, name, batch_id = _parse_place_in_logs(path)
     removed = {COMMITS: 0, OFFSETS: 1}
     # A checksum goes before the file that is rewritten and after the one that is removed; either way at its rank.
     return Turn.REMOVED, removed.get(folder, 2), -batch_id, f"{name[1:-4]}.crc" if name.endswith(".crc") else name
 
 
-def _place_in_logs(path: str) -> tuple[str, str, int]:
+def _parse_place_in_logs(path: str) -> tuple[str, str, int]:
     """The folder, the name, and the number that the name tells; -1 if it tells none."""
     folder, _, name = path.rpartition("/")
     number = name.removeprefix(".").removesuffix(".crc").removesuffix(".compact")

@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset
-from lastgood.planning.pricing import ends
+from lastgood.planning.pricing import find_ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
-from lastgood.sources.files.facts import FileFacts, FileState, least_age_to_hold, max_age_assumed
+from lastgood.sources.files.facts import FileFacts, FileState, describe_assumed_max_age, find_least_age_to_hold
 
 
-def left_out(standing: Standing) -> list[str]:
+def list_left_out(standing: Standing) -> list[str]:
     """The files that the next batches would leave out, or read otherwise than a first attempt; one line each."""
     return [
         f"source {source_id}: {each.file.path} is {each.state.value}"
-        for source_id, each, is_planned in _unread(standing)
+        for source_id, each, is_planned in _list_unread(standing)
         if each.state is FileState.MISSING or (is_planned and each.state is FileState.CHANGED)
     ]
 
 
-def unknown(standing: Standing) -> list[str]:
+def list_unknown(standing: Standing) -> list[str]:
     """The sources whose files nobody could look at; one line each."""
     found: dict[str, str | None] = {}
-    for source_id, each, _ in _unread(standing):
+    for source_id, each, _ in _list_unread(standing):
         if each.state is FileState.UNKNOWN:
             found.setdefault(source_id, each.because)
     return [
@@ -37,22 +37,22 @@ def unknown(standing: Standing) -> list[str]:
     ]
 
 
-def ages_assumed(standing: Standing) -> Iterator[str]:
+def list_assumed_ages(standing: Standing) -> Iterator[str]:
     """What is taken to be so of `maxFileAge`, where files that were read have been written again; one line each."""
     for source_id, again in standing.world.files_again.items():
-        least_ms = least_age_to_hold(again)
+        least_ms = find_least_age_to_hold(again)
         if least_ms is not None:
-            told = max_age_assumed(source_id, least_ms)
+            told = describe_assumed_max_age(source_id, least_ms)
             yield f"the assumption that {told}: else files that were written again are read once more"
 
 
-def _log_offset(offset: SourceOffset | None) -> int:
+def _get_log_offset(offset: SourceOffset | None) -> int:
     if isinstance(offset, FileOffset):
         return offset.log_offset
     return NONE
 
 
-def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
+def _list_unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
     """Each with its source, and whether the newest plan reads it."""
     restart = standing.restart
     is_held = restart.outcome is Outcome.RERUNS and standing.common == standing.planned
@@ -60,7 +60,7 @@ def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
         done = standing.planned
     else:
         done = (restart.batch or 0) - 1
-    read, planned = ends(standing.plan(done)), ends(standing.plan(standing.planned))
+    read, planned = find_ends(standing.plan(done)), find_ends(standing.plan(standing.planned))
     for source_id, files in standing.world.files.items():
-        first, last = _log_offset(read.get(source_id)), _log_offset(planned.get(source_id))
+        first, last = _get_log_offset(read.get(source_id)), _get_log_offset(planned.get(source_id))
         yield from ((source_id, each, each.file.log_id <= last) for each in files if each.file.log_id > first)

@@ -55,7 +55,7 @@ class CommandEnd:
         return f"exit code {self.exit_code}"
 
 
-def _ending(returncode: int) -> CommandEnd:
+def _describe_ending(returncode: int) -> CommandEnd:
     if returncode >= 0:
         return CommandEnd(returncode, None)
     try:
@@ -138,7 +138,7 @@ class Child:
         if "pid" not in first:
             self._guard.wait()
             self._close()
-            raise _not_started(command, str(first.get("error", "the guard died")))
+            raise _make_not_started_error(command, str(first.get("error", "the guard died")))
         self.pid: int = int(str(first["pid"]))
         self.started_at: float = time.time()
         self._waiter = threading.Thread(target=self._await_report, name=f"child-{self.pid}", daemon=True)
@@ -198,7 +198,7 @@ class Child:
         last = next(self._reports, {})
         self._guard.wait()
         if "returncode" in last:
-            self._ending = _ending(int(str(last["returncode"])))
+            self._ending = _describe_ending(int(str(last["returncode"])))
         else:  # the guard itself was killed: its child died with it, the rest is ours to end
             self._kill_marked()
             self._ending = CommandEnd(None, "SIGKILL")
@@ -241,7 +241,7 @@ class _Reports:
         return report
 
 
-def _not_started(command: Sequence[str], code: str) -> CommandNotFoundError:
+def _make_not_started_error(command: Sequence[str], code: str) -> CommandNotFoundError:
     found = {"ENOENT": "no such file", "EACCES": "not executable", "ENOEXEC": "no program"}.get(code, code)
     return CommandNotFoundError(
         "the command cannot be started",

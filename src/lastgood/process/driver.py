@@ -102,7 +102,7 @@ def _prepare_python(command: Sequence[str], env: Mapping[str, str]) -> Launch:
             driver = own
     if driver is None:
         if given is None:
-            raise _not_found(command[0], env)
+            raise _make_not_found_error(command[0], env)
         raise PythonUnusableError(
             "the command is no working Python",
             subject=str(given),
@@ -113,19 +113,19 @@ def _prepare_python(command: Sequence[str], env: Mapping[str, str]) -> Launch:
     if driver.pyspark is None or "SPARK_REMOTE" in env:
         return Launch(ready, dict(env), None, None)
     java = find_java(env, minimum=driver.java_minimum)
-    return Launch(ready, _environment(env, driver, java), driver, java)
+    return Launch(ready, _make_environment(env, driver, java), driver, java)
 
 
 def _prepare_submit(command: Sequence[str], env: Mapping[str, str]) -> Launch:
     submit = _find(command[0], env)
     named = env.get("PYSPARK_DRIVER_PYTHON") or env.get("PYSPARK_PYTHON")
     if named:
-        python = _named_python(named, env)
+        python = _find_named_python(named, env)
     else:
         python = submit.parent / "python3"
     driver = _probe(python)
     if driver is None and named:
-        raise _unusable(named, "it does not run a Python program")
+        raise _make_unusable_error(named, "it does not run a Python program")
     if driver is None:  # a Spark distribution has no Python of its own: Spark takes python3 from PATH
         on_path = shutil.which("python3", path=env.get("PATH", ""))
         driver = None
@@ -136,19 +136,19 @@ def _prepare_submit(command: Sequence[str], env: Mapping[str, str]) -> Launch:
     ready = (str(submit), *command[1:])
     if driver is None:
         return Launch(ready, {**env, "JAVA_HOME": str(java.home)}, None, java)
-    return Launch(ready, _environment(env, driver, java), driver, java)
+    return Launch(ready, _make_environment(env, driver, java), driver, java)
 
 
-def _environment(env: Mapping[str, str], driver: Interpreter, java: Java) -> dict[str, str]:
+def _make_environment(env: Mapping[str, str], driver: Interpreter, java: Java) -> dict[str, str]:
     """The environment in which driver and local workers use `driver`, and the JVM is `java`."""
     ready = {**env, "JAVA_HOME": str(java.home)}
     named = env.get("PYSPARK_PYTHON")
     if named:
-        worker = _probe(_named_python(named, env))
+        worker = _probe(_find_named_python(named, env))
         if worker is None:
-            raise _unusable(named, "it does not run a Python program")
+            raise _make_unusable_error(named, "it does not run a Python program")
         if worker.version != driver.version:
-            raise _unusable(
+            raise _make_unusable_error(
                 named,
                 str(worker),
                 f"{driver}, as the driver ({driver.program})",
@@ -187,7 +187,7 @@ def _find(name: str, env: Mapping[str, str]) -> Path:
     if found is None and "/" not in name:
         found = _look_up(str(Path(sys.executable).parent / name), env)
     if found is None:
-        raise _not_found(name, env)
+        raise _make_not_found_error(name, env)
     return found
 
 
@@ -198,14 +198,14 @@ def _look_up(name: str, env: Mapping[str, str]) -> Path | None:
     return Path(found)
 
 
-def _named_python(name: str, env: Mapping[str, str]) -> Path:
+def _find_named_python(name: str, env: Mapping[str, str]) -> Path:
     found = _look_up(name, env)
     if found is None:
-        raise _unusable(name, "no such program")
+        raise _make_unusable_error(name, "no such program")
     return found
 
 
-def _not_found(name: str, env: Mapping[str, str]) -> CommandNotFoundError:
+def _make_not_found_error(name: str, env: Mapping[str, str]) -> CommandNotFoundError:
     found = "not executable" if "/" in name and Path(name).exists() else "no such program"
     return CommandNotFoundError(
         "the command cannot be started",
@@ -215,7 +215,9 @@ def _not_found(name: str, env: Mapping[str, str]) -> CommandNotFoundError:
     )
 
 
-def _unusable(name: str, found: str, expected: str = "a Python with the driver's version") -> PythonUnusableError:
+def _make_unusable_error(
+    name: str, found: str, expected: str = "a Python with the driver's version"
+) -> PythonUnusableError:
     return PythonUnusableError(
         "the Python for Spark's workers cannot be used",
         subject=f"PYSPARK_PYTHON={name}",

@@ -38,13 +38,13 @@ _POLL_SECONDS = 0.02
 _DESCRIPTORS_AT_ONCE = 16
 
 
-def _prctl(option: int, value: int) -> None:
+def _call_prctl(option: int, value: int) -> None:
     """Linux only; elsewhere the process group is all we have."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _parents() -> dict[int, int]:
+def _list_parents() -> dict[int, int]:
     """Every process on the machine with its parent."""
     if sys.platform != "linux":
         listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
@@ -61,9 +61,9 @@ def _parents() -> dict[int, int]:
     return parents
 
 
-def descendants(ancestor: int) -> set[int]:
+def list_descendants(ancestor: int) -> set[int]:
     """Process ids of all living descendants of `ancestor`."""
-    parents = _parents()
+    parents = _list_parents()
     found: set[int] = set()
     grown = True
     while grown:
@@ -94,7 +94,7 @@ class Guard:
 
     def run(self, command: list[str]) -> None:
         """Start `command`, wait for it or for the owner, leave nothing behind."""
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -105,7 +105,7 @@ class Guard:
             self._child = subprocess.Popen(
                 command,
                 start_new_session=True,
-                preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509 - no threads here
+                preexec_fn=lambda: _call_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509 - no threads here
             )
         except OSError as error:
             self._tell({"error": errno.errorcode.get(error.errno or 0, "EIO")})
@@ -147,19 +147,19 @@ class Guard:
     def _sweep(self, *, gently: bool) -> None:
         """End what the command left behind, also what detached itself from its session."""
         me = os.getpid()
-        left = descendants(me)
+        left = list_descendants(me)
         if gently and left:
             _signal_all(left, signal.SIGTERM)
             deadline = time.monotonic() + self._grace_seconds
             while left and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
                 self._reap()
-                left = descendants(me)
+                left = list_descendants(me)
         while left:  # again, since a process can fork between our look and our signal
             _signal_all(left, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)
             self._reap()
-            left = descendants(me)
+            left = list_descendants(me)
 
     def _reap(self) -> None:
         """Collect adopted children; Popen must keep the status of its own."""

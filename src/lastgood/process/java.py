@@ -56,16 +56,16 @@ def find_java(env: Mapping[str, str], *, minimum: int = JAVA_MINIMUM) -> Java:
             program = Path(on_path)
         where = "PATH"
     if program is None or not program.is_file():
-        raise _missing(where, "no java", minimum)
-    version = _version(program)
+        raise _make_missing_error(where, "no java", minimum)
+    version = _find_version(program)
     if version is None:
-        raise _missing(where, f"{program} does not tell its version", minimum)
+        raise _make_missing_error(where, f"{program} does not tell its version", minimum)
     if version < minimum:
-        raise _missing(where, f"Java {version} ({program})", minimum)
+        raise _make_missing_error(where, f"Java {version} ({program})", minimum)
     return Java(program.resolve().parent.parent, version)
 
 
-def _version(program: Path) -> int | None:
+def _find_version(program: Path) -> int | None:
     try:
         shown = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -76,7 +76,7 @@ def _version(program: Path) -> int | None:
     return int(match.group(1))
 
 
-def _missing(where: str, found: str, minimum: int) -> JavaMissingError:
+def _make_missing_error(where: str, found: str, minimum: int) -> JavaMissingError:
     return JavaMissingError(
         f"Spark needs Java {minimum} or newer",
         subject=where,

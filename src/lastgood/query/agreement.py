@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from lastgood.query.sinks import Agreement, Rerun, SinkView
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStanding(JsonValue):
     """Where a sink stands to the checkpoint."""
 
-    json = form(
+    json = make_form(
         "location=evidence.location kind=evidence.kind agreement last_batch=evidence.last_batch known=evidence.known "
         "skips_up_to=evidence.skips_up_to would_drop holes=evidence.holes sentence because=evidence.because "
         "notes=evidence.notes"
@@ -35,19 +35,19 @@ _AGAIN = {
 }
 
 
-def sink_standing(view: SinkView) -> SinkStanding:
+def judge_sink_standing(view: SinkView) -> SinkStanding:
     """Say how a sink stands to the logs."""
     evidence, drops = view.sink, view.would_drop
-    sentence = _sentence(view)
+    sentence = _describe_standing(view)
     if drops:
         would = "would" if evidence.skips_known else "may"
-        sentence += f"; {_batches(drops[0], drops[-1])} of the query {would} be dropped without a word"
+        sentence += f"; {_name_batches(drops[0], drops[-1])} of the query {would} be dropped without a word"
     if evidence.presumed_app_id is not None:
         sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
     return SinkStanding(evidence, view.agreement, sentence, (drops[0], drops[-1]) if drops else None)
 
 
-def _sentence(view: SinkView) -> str:
+def _describe_standing(view: SinkView) -> str:
     """How it stands to the logs, for a person."""
     if not view.sink.known:
         return f"unknown, because {view.sink.because}"
@@ -56,13 +56,13 @@ def _sentence(view: SinkView) -> str:
     if view.agreement is Agreement.NONE:
         return f"shows no batch of this query: {view.sink.because}"
     if view.agreement is Agreement.AHEAD:
-        return f"ahead: holds {_batches(view.planned + 1, view.shown)}, which the checkpoint does not know"
+        return f"ahead: holds {_name_batches(view.planned + 1, view.shown)}, which the checkpoint does not know"
     if view.agreement is Agreement.BEHIND:
-        return f"behind: {_batches(view.shown + 1, view.committed)} committed, and not in it"
-    return _agreeing(view)
+        return f"behind: {_name_batches(view.shown + 1, view.committed)} committed, and not in it"
+    return _describe_agreeing(view)
 
 
-def _agreeing(view: SinkView) -> str:
+def _describe_agreeing(view: SinkView) -> str:
     if view.sink.last_batch is None:
         return "shows no batch yet"
     sentence = f"agrees: its newest is batch {view.shown}"
@@ -75,11 +75,11 @@ def _agreeing(view: SinkView) -> str:
             return sentence
         return f"{sentence}: {again}"
     if view.shown < view.committed:
-        return f"{sentence}, and {_batches(view.shown + 1, view.committed)} had nothing to write"
+        return f"{sentence}, and {_name_batches(view.shown + 1, view.committed)} had nothing to write"
     return sentence
 
 
-def _batches(first: int, last: int) -> str:
+def _name_batches(first: int, last: int) -> str:
     if first == last:
         return f"batch {first}"
     return f"batches {first} to {last}"

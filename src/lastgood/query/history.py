@@ -14,15 +14,15 @@ from lastgood.sources.kafka.ranges import (
     Offsets,
     Range,
     Ranges,
+    count_offsets,
+    find_planned_ranges,
+    find_unresolved,
+    find_went_back,
     is_onward,
-    offset_count,
-    only_in,
-    planned,
     ranges_to_json,
-    unresolved,
-    went_back,
+    select_only_in,
 )
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 ValueT = TypeVar("ValueT")
 
@@ -64,7 +64,7 @@ class BatchRecord:
 class SourceRead(JsonValue):
     """What one batch read of one source, as it was planned."""
 
-    json = form(
+    json = make_form(
         "source=source_id kind end count unit=_unit ranges=_ranges file_log=files went_back added=_added "
         "gone=_gone unresolved=_unresolved",
         left_out="unresolved",
@@ -95,7 +95,7 @@ class SourceRead(JsonValue):
         if self.unresolved:
             return None
         if self.ranges is not None:
-            return offset_count(self.ranges)
+            return count_offsets(self.ranges)
         if self.files is None:
             return None
         return max(0, self.files[1] - self.files[0])
@@ -115,11 +115,11 @@ class SourceRead(JsonValue):
 
     @property
     def _added(self) -> dict[str, dict[int, int | str]]:
-        return _named(self.added)
+        return _name_offsets(self.added)
 
     @property
     def _gone(self) -> dict[str, dict[int, int | str]]:
-        return _named(self.gone)
+        return _name_offsets(self.gone)
 
     @property
     def _unresolved(self) -> dict[str, dict[int, tuple[int | str, int | str]]]:
@@ -129,7 +129,7 @@ class SourceRead(JsonValue):
         }
 
 
-def reads(
+def find_source_reads(
     entry: OffsetEntry, before: OffsetEntry | None, initial: InitialOffsets | None = None, *, is_first: bool = False
 ) -> tuple[SourceRead, ...]:
     """What a batch reads of each source.
@@ -158,11 +158,11 @@ def _read(source_id: str, text: str, end: SourceOffset, start: SourceOffset | No
                 source_id,
                 end.kind,
                 text,
-                ranges=planned(start.topics, end.topics),
-                unresolved=unresolved(start.topics, end.topics),
-                went_back=went_back(start.topics, end.topics),
-                added=only_in(end.topics, start.topics),
-                gone=only_in(start.topics, end.topics),
+                ranges=find_planned_ranges(start.topics, end.topics),
+                unresolved=find_unresolved(start.topics, end.topics),
+                went_back=find_went_back(start.topics, end.topics),
+                added=select_only_in(end.topics, start.topics),
+                gone=select_only_in(start.topics, end.topics),
             )
         case FileOffset(), FileOffset():
             return SourceRead(source_id, end.kind, text, files=(start.log_offset + 1, end.log_offset + 1))
@@ -202,7 +202,7 @@ def merge_one(held: BatchRecord, mirrored: BatchRecord | None, last_committed: i
 class Seam(JsonValue):
     """Where what one batch read does not begin exactly where the batch before it ended."""
 
-    json = form("condition batch=batch_id topic partition offsets source=source_id positions")
+    json = make_form("condition batch=batch_id topic partition offsets source=source_id positions")
     """Its part of `verify --format json`."""
 
     condition: str
@@ -220,7 +220,7 @@ class Seam(JsonValue):
     """Its offsets as Spark wrote them: where the batch before ended, and where this one does."""
 
 
-def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:
+def find_seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:
     """Where the committed batches, as planned, are not contiguous.
 
     A batch begins where the plan before it ends, so within one unbroken log only a partition that went back or was
@@ -241,12 +241,12 @@ def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Se
             found.append(Seam("UNKNOWN", record.batch_id))
         before = previous.offsets if previous and isinstance(previous.offsets, OffsetEntry) else None
         if before and not _is_onward(before, record.offsets):
-            found += _breaks(record.batch_id, reads(record.offsets, before), left)
+            found += _find_breaks(record.batch_id, find_source_reads(record.offsets, before), left)
         previous = record
     return found
 
 
-def seams_between(left: OffsetEntry, initial: InitialOffsets) -> list[Seam]:
+def find_seams_between(left: OffsetEntry, initial: InitialOffsets) -> list[Seam]:
     """Where a new query on the same topics does not begin where the query before it had committed.
 
     Args:
@@ -287,19 +287,21 @@ _Left: TypeAlias = dict[tuple[str, int], dict[str, int]]
 """Topic and partition → the sources that have given it up, and where each of them left it."""
 
 
-def _breaks(batch_id: int, found: Sequence[SourceRead], left: _Left) -> Iterator[Seam]:
+def _find_breaks(batch_id: int, found: Sequence[SourceRead], left: _Left) -> Iterator[Seam]:
     """Partitions that went back, or came again after they had been forgotten, at another offset, or at none.
 
     They may come again to another source than the one that had read them: as where two sources change places.
     """
     for read in found:
-        for topic, partition, end in _each(read.gone):
+        for topic, partition, end in _list_each(read.gone):
             left.setdefault((topic, partition), {})[read.source_id] = end
     for read in found:
-        yield from (Seam("UNRESOLVED", batch_id, topic, partition) for topic, partition, _ in _each(read.unresolved))
-        for topic, partition, (start, end) in _each(read.went_back):
+        yield from (
+            Seam("UNRESOLVED", batch_id, topic, partition) for topic, partition, _ in _list_each(read.unresolved)
+        )
+        for topic, partition, (start, end) in _list_each(read.went_back):
             yield Seam("OVERLAP", batch_id, topic, partition, (end, start))
-        for topic, partition, end in _each(read.added):
+        for topic, partition, end in _list_each(read.added):
             ends = left.get((topic, partition), {})
             at = ends.pop(read.source_id, max(ends.values(), default=None))
             if at is not None and min(at, end) < 0:
@@ -308,9 +310,9 @@ def _breaks(batch_id: int, found: Sequence[SourceRead], left: _Left) -> Iterator
                 yield Seam("OVERLAP", batch_id, topic, partition, (0, min(at, end)))
 
 
-def _each(places: Mapping[str, Mapping[int, ValueT]]) -> Iterator[tuple[str, int, ValueT]]:
+def _list_each(places: Mapping[str, Mapping[int, ValueT]]) -> Iterator[tuple[str, int, ValueT]]:
     return ((topic, partition, value) for topic, parts in places.items() for partition, value in parts.items())
 
 
-def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:
+def _name_offsets(offsets: Offsets) -> dict[str, dict[int, int | str]]:
     return {topic: {each: name_offset(at) for each, at in parts.items()} for topic, parts in offsets.items()}

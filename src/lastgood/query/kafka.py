@@ -8,20 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.query.topics import identify, recorded_ids
-from lastgood.redaction import redacted
-from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts, resolved
-from lastgood.sources.kafka.ranges import Offsets, Ranges, minus, offset_count, planned, ranges_to_json, served
+from lastgood.query.topics import identify, merge_recorded_ids
+from lastgood.redaction import redact
+from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts, resolve_offsets
+from lastgood.sources.kafka.ranges import (
+    Offsets,
+    Ranges,
+    count_offsets,
+    find_planned_ranges,
+    ranges_to_json,
+    select_served,
+    subtract,
+)
 from lastgood.sources.kafka.retention import (
     Headroom,
     HeadroomKind,
     IdentityAnswer,
     ReadUpTo,
     TopicIdentity,
-    headroom,
-    least_headroom,
+    choose_least_headroom,
+    estimate_headroom,
 )
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 _FOREIGN = (TopicIdentity.ANOTHER, TopicIdentity.SHORTER)
 _PERHAPS_FOREIGN = (TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
@@ -42,7 +50,7 @@ class Reading:
     reads: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
     """Per topic how far the plans go that name it, newest first: also the one that is not committed."""
     after: tuple[int, ...] = ()
-    """From when on the broker is to be asked for first records; see `times_to_ask`."""
+    """From when on the broker is to be asked for first records; see `list_times_to_ask`."""
 
 
 class Losing(enum.Enum):
@@ -59,7 +67,7 @@ class Losing(enum.Enum):
 class Exposure(JsonValue):
     """What Kafka has deleted of what is unread, what it still has, and for how long."""
 
-    json = form(
+    json = make_form(
         "bootstrap=_bootstrap asked_at_ms=facts.asked_at_ms losing lost=_lost lost_after_ms=_lost_after_ms gone=_gone "
         "unread=_unread unread_offsets=_unread_offsets added=_added topics=_topics headroom=_headroom unknown=doubts"
     )
@@ -117,7 +125,7 @@ class Exposure(JsonValue):
             for start, end in spans
         ]
         lines += [
-            f"{topic}/{partition}: the partition is gone, unread from {_offset(offset)} on"
+            f"{topic}/{partition}: the partition is gone, unread from {_format_offset(offset)} on"
             for topic, parts in self.gone.items()
             for partition, offset in parts.items()
         ]
@@ -130,7 +138,7 @@ class Exposure(JsonValue):
 
     @property
     def _bootstrap(self) -> str:
-        return redacted(self.facts.bootstrap)
+        return redact(self.facts.bootstrap)
 
     @property
     def _lost(self) -> dict[str, Any]:
@@ -152,7 +160,7 @@ class Exposure(JsonValue):
 
     @property
     def _unread_offsets(self) -> int | None:
-        return None if self.unknown else offset_count(self.unread)
+        return None if self.unknown else count_offsets(self.unread)
 
     @property
     def _added(self) -> dict[str, Any]:
@@ -181,17 +189,19 @@ class Exposure(JsonValue):
         }
 
 
-def expired(unread: Offsets, facts: KafkaFacts) -> Ranges:
+def find_expired(unread: Offsets, facts: KafkaFacts) -> Ranges:
     """What lies between offsets and the first that Kafka still has; nothing of partitions of which it said nothing."""
-    return planned(unread, facts.earliest)
+    return find_planned_ranges(unread, facts.earliest)
 
 
-def not_served(ranges: Ranges, facts: KafkaFacts) -> Ranges:
+def find_not_served(ranges: Ranges, facts: KafkaFacts) -> Ranges:
     """What of ranges Kafka does not serve; all of a partition of which it said nothing."""
-    return minus(ranges, served(ranges, facts.earliest, facts.latest))
+    return subtract(ranges, select_served(ranges, facts.earliest, facts.latest))
 
 
-def expiring(unread: Offsets, facts: KafkaFacts, *, now_ms: int, within_ms: int) -> dict[tuple[str, int], Headroom]:
+def find_expiring(
+    unread: Offsets, facts: KafkaFacts, *, now_ms: int, within_ms: int
+) -> dict[tuple[str, int], Headroom]:
     """Partitions of which Kafka may delete, by age and within a time, what is still to be read; others it leaves out.
 
     Args:
@@ -201,15 +211,15 @@ def expiring(unread: Offsets, facts: KafkaFacts, *, now_ms: int, within_ms: int)
         within_ms: How soon.
     """
     found: dict[tuple[str, int], Headroom] = {}
-    for name, parts in resolved(unread, facts).items():
+    for name, parts in resolve_offsets(unread, facts).items():
         for partition, offset in parts.items() if name in facts.topics else ():
-            room = _room(facts, name, partition, offset, now_ms)
+            room = _compute_headroom(facts, name, partition, offset, now_ms)
             if room.kind is HeadroomKind.LIMITED and room.ms is not None and room.ms < within_ms:
                 found[name, partition] = room
     return found
 
 
-def exposure_of(
+def judge_exposure(
     reading: Reading,
     facts: KafkaFacts,
     *,
@@ -228,8 +238,8 @@ def exposure_of(
         is_same_topic: Whether a person says that they are the topics that were read.
         in_sinks: Where the planned batch ends, if every sink has it: what it reads is not unread any more.
     """
-    next_offsets = resolved(in_sinks or reading.next_offsets, facts)
-    ids = recorded_ids(facts, noted_ids or {})
+    next_offsets = resolve_offsets(in_sinks or reading.next_offsets, facts)
+    ids = merge_recorded_ids(facts, noted_ids or {})
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
     gone: dict[str, dict[int, int]] = {}
     rooms: dict[tuple[str, int], Headroom] = {}
@@ -245,18 +255,18 @@ def exposure_of(
             if _is_gone(topic, partition):
                 gone.setdefault(name, {})[partition] = offset
                 continue
-            rooms[name, partition] = _room(facts, name, partition, offset, now_ms)
-    first_left = _at_least(next_offsets, facts.earliest)
-    there = planned(facts.earliest, facts.latest)
+            rooms[name, partition] = _compute_headroom(facts, name, partition, offset, now_ms)
+    first_left = _raise_to_least(next_offsets, facts.earliest)
+    there = find_planned_ranges(facts.earliest, facts.latest)
     left = {at: room for at, room in rooms.items() if room.kind is not HeadroomKind.LOST}
-    least = least_headroom(list(left.values()))
+    least = choose_least_headroom(list(left.values()))
     return Exposure(
         facts=facts,
         at_ms=now_ms,
-        lost=expired(next_offsets, facts),
+        lost=find_expired(next_offsets, facts),
         lost_after_ms=reading.time_ms,
         gone=gone,
-        unread=planned(first_left, facts.latest),
+        unread=find_planned_ranges(first_left, facts.latest),
         added={
             name: added
             for name, parts in there.items()
@@ -276,13 +286,13 @@ def exposure_of(
     )
 
 
-def _room(facts: KafkaFacts, topic: str, partition: int, offset: int, now_ms: int) -> Headroom:
+def _compute_headroom(facts: KafkaFacts, topic: str, partition: int, offset: int, now_ms: int) -> Headroom:
     """How long what is unread of a partition is still served."""
     record = facts.unread.get(topic, {}).get(partition)
-    return headroom(facts.topics[topic], partition, offset, record, now_ms)
+    return estimate_headroom(facts.topics[topic], partition, offset, record, now_ms)
 
 
-def _offset(offset: int) -> str:
+def _format_offset(offset: int) -> str:
     if offset >= 0:
         return f"offset {offset:,}"
     return f"the {name_offset(offset)} offset"
@@ -295,7 +305,7 @@ def _is_gone(topic: TopicFacts, partition: int) -> bool:
     return topic.exists is True and topic.unknown is None and partition not in topic.partitions
 
 
-def _at_least(offsets: Offsets, bounds: Offsets) -> Offsets:
+def _raise_to_least(offsets: Offsets, bounds: Offsets) -> Offsets:
     return {
         topic: {each: max(offset, bounds.get(topic, {}).get(each, offset)) for each, offset in parts.items()}
         for topic, parts in offsets.items()

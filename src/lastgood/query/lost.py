@@ -24,7 +24,7 @@ class KnownElsewhere:
     """Whether their plans can be put back as they were."""
 
 
-def known_elsewhere(world: Observation) -> KnownElsewhere | None:
+def find_known_elsewhere(world: Observation) -> KnownElsewhere | None:
     """What mirror or ledger know of the batches of a checkpoint that has none; None if nobody knows of any.
 
     What sinks hold is not asked here: they hold rows of a query, and know nothing of its checkpoint.

@@ -14,7 +14,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound
-from lastgood.query.sinks import SinkView, sink_views
+from lastgood.query.sinks import SinkView, make_sink_views
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, WrittenAgain
@@ -172,7 +172,7 @@ class Observation:
     @property
     def is_stateful(self) -> bool:
         """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
-        return self.checkpoint.is_stateful or self.advice.is_stateful or _ran_without_data(self.checkpoint)
+        return self.checkpoint.is_stateful or self.advice.is_stateful or _has_run_without_data(self.checkpoint)
 
     def report_of(self, recovery: str) -> str:
         """The command that shows what a recovery did."""
@@ -195,12 +195,12 @@ class Observation:
         return self.asked.about(self.location).in_checkpoint()
 
 
-def views_of(world: Observation) -> list[SinkView]:
+def make_views(world: Observation) -> list[SinkView]:
     """Every sink that was asked, held against the logs."""
-    return sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful, rewritten=world.rewritten)
+    return make_sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful, rewritten=world.rewritten)
 
 
-def _ran_without_data(checkpoint: Checkpoint) -> bool:
+def _has_run_without_data(checkpoint: Checkpoint) -> bool:
     """Whether a batch only moved the watermark: Spark plans such batches for a stateful query alone."""
     plans = {n: entry for n, entry in checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
     pairs = ((plans[n - 1], plan) for n, plan in plans.items() if n - 1 in plans)
@@ -209,6 +209,6 @@ def _ran_without_data(checkpoint: Checkpoint) -> bool:
     )
 
 
-def removal(location: str, name: str) -> str:
+def make_removal_command(location: str, name: str) -> str:
     """The command that removes a file on a local disk; `name` is its path below `location`."""
     return shlex.join(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
-from lastgood.query.sink_batches import planned_anew
+from lastgood.query.sink_batches import find_planned_anew
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class Position(JsonValue):
     """How far each record of a query has come; batch ids, None where there is none or it is not known."""
 
-    json = form("planned committed state sink sink_known skipped_up_to")
+    json = make_form("planned committed state sink sink_known skipped_up_to")
     """The object `position` of plans and of `diagnose --format json`."""
 
     planned: int | None
@@ -54,14 +54,14 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         checkpoint: With its newest entries read.
         sinks: One for each sink of the query; several sinks agree as far as the one that is furthest behind.
     """
-    doubts = {index: doubt for index, sink in enumerate(sinks) if (doubt := _doubt(checkpoint, sink)) is not None}
+    doubts = {index: doubt for index, sink in enumerate(sinks) if (doubt := _find_doubt(checkpoint, sink)) is not None}
     known = bool(sinks) and not doubts
     shown = [sink.last_batch for sink in sinks]
     behind = min((batch for batch in shown if batch is not None), default=None)
     sink = behind if known and None not in shown else None
     proven = [sink for sink in sinks if sink.presumed_app_id is None]
     skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
-    last_good, reasons = _last_good(checkpoint, sink, sink_shows_none=known and None in shown)
+    last_good, reasons = _find_last_good(checkpoint, sink, sink_shows_none=known and None in shown)
     reasons += doubts.values()
     if not sinks:
         reasons.append("no sink was asked")
@@ -77,7 +77,7 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
     )
 
 
-def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
+def _find_doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
     """Why the number that a sink shows is not how far the query has come in it; None if it is."""
     if not sink.known:
         return f"{sink.location}: not known what it shows: {sink.because}"
@@ -87,13 +87,13 @@ def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
         else:
             shown = f"batch {sink.last_batch}"
         return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
-    anew = planned_anew(checkpoint, sink)
+    anew = find_planned_anew(checkpoint, sink)
     if anew is None:
         return None
     return f"{sink.location}: what it shows of batch {checkpoint.orphan} is not known to be of its plan: {anew.because}"
 
 
-def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: bool) -> tuple[int | None, list[str]]:
+def _find_last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: bool) -> tuple[int | None, list[str]]:
     """Go down from the newest commit to the first batch that every record has."""
     offsets, commits = checkpoint.offsets, checkpoint.commits
     reasons: list[str] = []
@@ -110,7 +110,7 @@ def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: boo
         reasons.append(f"the state after batch {found} cannot be loaded")
         found = state
     while found is not None:
-        why = _why_not(found, checkpoint)
+        why = _explain_why_not(found, checkpoint)
         if why is None:
             return found, reasons
         reasons.append(why)
@@ -121,7 +121,7 @@ def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: boo
     return None, reasons
 
 
-def _why_not(batch_id: int, checkpoint: Checkpoint) -> str | None:
+def _explain_why_not(batch_id: int, checkpoint: Checkpoint) -> str | None:
     for log, what in ((checkpoint.offsets, "planned"), (checkpoint.commits, "committed")):
         if batch_id not in log.ids:
             return f"batch {batch_id} is not {what} in {log.folder}"

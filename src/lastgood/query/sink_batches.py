@@ -51,31 +51,33 @@ class Held:
     """One line for a person."""
 
 
-def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
+def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
     """Every batch whose plan was read and that the sink holds, by its number.
 
     Args:
         checkpoint: With its newest plans read.
         sink: What the sink says.
     """
-    planned = {number: time_ms for number in checkpoint.offsets.entries if (time_ms := _planned_ms(checkpoint, number))}
-    found = origins(sink, planned)
+    planned = {
+        number: time_ms for number in checkpoint.offsets.entries if (time_ms := _find_planned_ms(checkpoint, number))
+    }
+    found = find_origins(sink, planned)
     orphan = checkpoint.orphan
     if orphan is not None and orphan in planned and orphan not in found and sink.may_skip(orphan):
-        later = _by_later(sink, planned[orphan], orphan)
+        later = _judge_by_later(sink, planned[orphan], orphan)
         found |= {} if later is None else {orphan: later}
     for number in [each for each in found if each != orphan and found[each].origin is Origin.THIS_PLAN]:
-        because = _clock_set_back(sink, planned, number)
+        because = _explain_clock_set_back(sink, planned, number)
         found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
-        against = _clocks_against(sink, planned, orphan)
+        against = _explain_clocks_against(sink, planned, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
-        found |= {number: held for number in found if (held := _of_nothing(checkpoint, sink, number))}
+        found |= {number: held for number in found if (held := _find_of_nothing(checkpoint, sink, number))}
     return found
 
 
-def planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
+def find_planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
     """What the sink holds under the number of the orphan, where that is not known to be what the orphan plans.
 
     Of a sink that takes a batch by what is in it, and not by its number, it has to be known that it is another one; of
@@ -84,7 +86,7 @@ def planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
     orphan = checkpoint.orphan
     held = None
     if orphan is not None:
-        held = held_batches(checkpoint, sink).get(orphan)
+        held = find_held_batches(checkpoint, sink).get(orphan)
     if held is None or orphan is None:
         return None
     is_open = held.origin is Origin.UNTOLD and sink.would_skip(orphan) is not False
@@ -95,18 +97,18 @@ def is_in_sinks(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> bool:
     """Whether every sink shows the orphan itself as its newest batch, so that what it reads is not lost."""
     orphan = checkpoint.orphan
     holds = (sink.known and sink.last_batch == orphan for sink in sinks)
-    is_own = (planned_anew(checkpoint, sink) is None for sink in sinks)
+    is_own = (find_planned_anew(checkpoint, sink) is None for sink in sinks)
     return orphan is not None and bool(sinks) and all(holds) and all(is_own)
 
 
-def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:
+def find_origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:
     """The same, by nothing but times.
 
     Args:
         sink: What the sink says.
         planned_ms: `batchTimestampMs` of each batch that is planned.
     """
-    committed_ms = _committed_ms(sink)
+    committed_ms = _find_committed_ms(sink)
     slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
     age_ms = {
         number: planned - slack_ms - committed
@@ -116,7 +118,7 @@ def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held
     # Where others are in their order by the same clock, one that is not did not get there by that clock.
     is_clock_proven = sink.times_by_driver and any(ms <= 0 for ms in age_ms.values())
     found: dict[int, Held] = {}
-    for number in _held_numbers(sink, planned_ms):
+    for number in _list_held_numbers(sink, planned_ms):
         if number not in age_ms:
             found[number] = Held(Origin.UNTOLD, f"when it got batch {number} is not known")
         elif age_ms[number] <= 0:
@@ -130,10 +132,10 @@ def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held
     return found
 
 
-def _by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:
+def _judge_by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:
     """The orphan by the batches that came after one of its number, where its own version is no longer in the log."""
     slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
-    came = {number: at_ms for number, at_ms in _committed_ms(sink).items() if number > orphan}
+    came = {number: at_ms for number, at_ms in _find_committed_ms(sink).items() if number > orphan}
     first = min(came, key=lambda number: came[number], default=None)
     if first is None:
         age_ms = 0
@@ -147,13 +149,13 @@ def _by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:
     return Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
 
 
-def _clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: int) -> str | None:
+def _explain_clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: int) -> str | None:
     """Why times prove nothing of the orphan, in one line: what is known to be earlier has a later time; else None.
 
     The sink has got the batch before, and that was planned, before the orphan is planned.
     """
     before, at_ms = orphan - 1, planned_ms[orphan]
-    committed_ms = _committed_ms(sink).get(before)
+    committed_ms = _find_committed_ms(sink).get(before)
     slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
     if before in planned_ms and planned_ms[before] > at_ms:
         ahead_ms, what = planned_ms[before] - at_ms, f"batch {before} was planned"
@@ -164,12 +166,12 @@ def _clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: i
     return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
 
 
-def _clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:
+def _explain_clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:
     """Why a batch that is done may be of an older plan, though by its time it is not; None if nothing speaks for it.
 
     A driver whose clock was ahead got it into the sink, and one whose clock is right has planned the number anew.
     """
-    committed_ms, at_ms = _committed_ms(sink).get(number), planned_ms[number]
+    committed_ms, at_ms = _find_committed_ms(sink).get(number), planned_ms[number]
     if committed_ms is None or not sink.times_by_driver:
         return None
     before_ms, next_ms = planned_ms.get(number - 1), planned_ms.get(number + 1)
@@ -181,7 +183,7 @@ def _clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: i
     return None
 
 
-def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:
+def _list_held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:
     """The batches that it shows: those that it tells one by one, and the one at which its mark stands."""
     live = {batch.batch_id for batch in sink.batches if batch.is_live is not False}
     if sink.last_batch is None:
@@ -191,7 +193,7 @@ def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]
     return {*live, *newest}.intersection(planned_ms)
 
 
-def _committed_ms(sink: SinkEvidence) -> dict[int, int]:
+def _find_committed_ms(sink: SinkEvidence) -> dict[int, int]:
     """When the sink got the rows that it shows of each batch."""
     newest: dict[int, int] = {}
     if sink.last_batch is not None and sink.marked_at_ms is not None:
@@ -203,9 +205,9 @@ def _committed_ms(sink: SinkEvidence) -> dict[int, int]:
     return {**newest, **told}
 
 
-def _of_nothing(checkpoint: Checkpoint, sink: SinkEvidence, number: int) -> Held | None:
+def _find_of_nothing(checkpoint: Checkpoint, sink: SinkEvidence, number: int) -> Held | None:
     """What it holds of a batch that reads nothing, if these are rows: they are of another plan, whatever clocks say."""
-    if not reads_nothing(checkpoint, number):
+    if not is_reading_nothing(checkpoint, number):
         return None
     counts = [batch.row_count for batch in sink.batches if batch.batch_id == number and batch.is_live is not False]
     rows = sum(count for count in counts if count is not None)
@@ -217,26 +219,26 @@ def _of_nothing(checkpoint: Checkpoint, sink: SinkEvidence, number: int) -> Held
     return None
 
 
-def reads_nothing(checkpoint: Checkpoint, number: int) -> bool:
+def is_reading_nothing(checkpoint: Checkpoint, number: int) -> bool:
     """Whether a plan surely reads nothing: it ends where the one before it does, or where its sources begin."""
-    plan, before = _plan(checkpoint, number), _plan(checkpoint, number - 1)
+    plan, before = _find_offset_entry(checkpoint, number), _find_offset_entry(checkpoint, number - 1)
     if plan is None or not plan.sources:
         return False
     if number > 0:
-        return before is not None and _ends(before) == _ends(plan)
+        return before is not None and _find_ends(before) == _find_ends(plan)
     begun = {log.name: log.initial.offset for log in checkpoint.sources if log.initial is not None}
-    return _ends(plan) == begun
+    return _find_ends(plan) == begun
 
 
-def _ends(plan: OffsetEntry) -> dict[str, SourceOffset]:
+def _find_ends(plan: OffsetEntry) -> dict[str, SourceOffset]:
     return {line.source_id: line.offset for line in plan.sources}
 
 
-def _planned_ms(checkpoint: Checkpoint, number: int) -> int | None:
-    plan = _plan(checkpoint, number)
+def _find_planned_ms(checkpoint: Checkpoint, number: int) -> int | None:
+    plan = _find_offset_entry(checkpoint, number)
     return plan.metadata.batch_timestamp_ms if plan is not None and plan.metadata is not None else None
 
 
-def _plan(checkpoint: Checkpoint, number: int) -> OffsetEntry | None:
+def _find_offset_entry(checkpoint: Checkpoint, number: int) -> OffsetEntry | None:
     entry = checkpoint.offsets.entries.get(number)
     return entry if isinstance(entry, OffsetEntry) else None

@@ -12,11 +12,11 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import topics_of
-from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
-from lastgood.query.spans import Span, orphan_of, read_nothing, spans
+from lastgood.checkpoint.source_offsets import get_topics
+from lastgood.query.sink_batches import Held, Origin, find_held_batches, find_planned_anew, is_reading_nothing
+from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.sources.kafka.ranges import planned, ranges_to_json
+from lastgood.sources.kafka.ranges import find_planned_ranges, ranges_to_json
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 NONE = -1
@@ -81,7 +81,7 @@ class SinkView:
     @property
     def orphan(self) -> int | None:
         """The batch that a start runs again; None if there is none."""
-        return orphan_of(self.checkpoint)
+        return find_orphan(self.checkpoint)
 
     @property
     def committed(self) -> int:
@@ -161,7 +161,7 @@ class SinkView:
     @property
     def anew(self) -> Held | None:
         """What it holds under the number of the orphan, where that is, or may be, of an older plan of that number."""
-        return planned_anew(self.checkpoint, self.sink)
+        return find_planned_anew(self.checkpoint, self.sink)
 
     @property
     def is_planned_anew(self) -> bool:
@@ -181,7 +181,9 @@ class SinkView:
         return {
             batch_id: held
             for batch_id, held in sorted(self.held.items())
-            if batch_id <= self.planned and reads_nothing(self.checkpoint, batch_id) and self._has_others_rows(batch_id)
+            if batch_id <= self.planned
+            and is_reading_nothing(self.checkpoint, batch_id)
+            and self._has_others_rows(batch_id)
         }
 
     def older(self) -> list[int]:
@@ -290,7 +292,7 @@ class SinkView:
         """What a batch reads of each Kafka source, by topic and partition, as far as its plans tell."""
         found: dict[str, Any] = {}
         for span in self.spans_of.get(batch_id, []):
-            told = planned(topics_of(span.start), topics_of(span.end))
+            told = find_planned_ranges(get_topics(span.start), get_topics(span.end))
             if told:
                 found[span.source_id] = ranges_to_json(told)
         return found
@@ -316,7 +318,7 @@ class SinkView:
         return [batch_id for batch_id, own in read if any(span.start and not span.is_empty for span in own)]
 
 
-def sink_views(
+def make_sink_views(
     checkpoint: Checkpoint, sinks: Iterable[SinkEvidence], *, is_stateful: bool, rewritten: Iterable[int] = ()
 ) -> list[SinkView]:
     """Every sink that was asked.
@@ -328,13 +330,15 @@ def sink_views(
         rewritten: Batches whose plan a recovery wrote anew after they had been done.
     """
     by_batch: dict[int, list[Span]] = {}
-    for span in spans(checkpoint):
+    for span in list_spans(checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
-    return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks]
+    return [
+        SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks
+    ]
 
 
-def shown_at_last(
+def judge_shown_at_last(
     sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch], *, was_known: bool = False
 ) -> Shown:
     """Whether a sink shows a batch that is done: one by one, else by how far it has come.
@@ -347,7 +351,7 @@ def shown_at_last(
         found: What it says of that one.
         was_known: Whether it has told before of a batch of this query: then that it shows none now says something.
     """
-    shown = shown_of(sink, batch_id, found)
+    shown = judge_shown(sink, batch_id, found)
     if shown is not Shown.UNKNOWN or not sink.known:
         return shown
     if sink.last_batch is None:
@@ -357,7 +361,7 @@ def shown_at_last(
     return Shown.LIVE if sink.last_batch > batch_id else Shown.ABSENT
 
 
-def shown_of(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:
+def judge_shown(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:
     """Whether readers of a sink see a batch.
 
     Args:

@@ -9,16 +9,16 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import OffsetStep, Steps
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam
-from lastgood.sources.kinds import kind_of, place_of
-from lastgood.sources.unasked import name_of
-from lastgood.values import JsonValue, form
+from lastgood.sources.kinds import find_place, recognise_source
+from lastgood.sources.unasked import describe_source
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompared(JsonValue):
     """A source of which nobody can tell whether its batches follow each other."""
 
-    json = form("source=source_id name batch=batch_id")
+    json = make_form("source=source_id name batch=batch_id")
     """One element of `not_compared` of `verify --format json`."""
 
     source_id: str
@@ -44,7 +44,7 @@ class SourceSteps:
         self._names: dict[str, str] = {}
         self._not_compared: dict[str, NotCompared] = {}
         self.seams: list[Seam] = []
-        """Sources that went back, but for Kafka, whose partitions are told one by one (`history.seams`)."""
+        """Sources that went back, but for Kafka, whose partitions are told one by one (`history.find_seams`)."""
 
     def __iter__(self) -> Iterator[BatchRecord]:
         """The batches as they are."""
@@ -70,12 +70,12 @@ class SourceSteps:
         for source_id, end in ends.items():
             if not isinstance(end, VoidOffset):
                 self._at[source_id] = end
-                self._names.setdefault(source_id, name_of(end, self._initial.get(source_id)))
+                self._names.setdefault(source_id, describe_source(end, self._initial.get(source_id)))
 
     def _step(self, batch_id: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
         found = self._steps.step(source_id, start, end)
         if found is OffsetStep.UNKNOWN:
-            found = _step_by_place(start, end)
+            found = _compare_by_place(start, end)
         if found is OffsetStep.BACK and not isinstance(end, KafkaOffset):
             positions = (start.to_text(), end.to_text())
             self.seams.append(Seam("OVERLAP", batch_id, source_id=source_id, positions=positions))
@@ -83,15 +83,15 @@ class SourceSteps:
             self._not_compared[source_id] = NotCompared(source_id, self._names[source_id], batch_id)
 
 
-def _step_by_place(start: SourceOffset, end: SourceOffset) -> OffsetStep:
+def _compare_by_place(start: SourceOffset, end: SourceOffset) -> OffsetStep:
     """The step of a source whose offsets have no type of their own, where its kind tells how far on each is."""
-    first, last = place_of(start), place_of(end)
-    if first is None or last is None or kind_of(start) is not kind_of(end):
+    first, last = find_place(start), find_place(end)
+    if first is None or last is None or recognise_source(start) is not recognise_source(end):
         return OffsetStep.UNKNOWN
     return OffsetStep.BACK if last < first else OffsetStep.ONWARD
 
 
-def not_joined(left: OffsetEntry, initial: InitialOffsets) -> list[NotCompared]:
+def list_not_joined(left: OffsetEntry, initial: InitialOffsets) -> list[NotCompared]:
     """The sources of which nobody can tell whether a new query began them where the one before it had come to.
 
     Args:
@@ -99,7 +99,7 @@ def not_joined(left: OffsetEntry, initial: InitialOffsets) -> list[NotCompared]:
         initial: Where the sources of the new query began, as far as they wrote that down.
     """
     return [
-        NotCompared(line.source_id, name_of(line.offset, initial.get(line.source_id)), 0)
+        NotCompared(line.source_id, describe_source(line.offset, initial.get(line.source_id)), 0)
         for line in left.sources
         if not isinstance(line.offset, VoidOffset)
         if not (isinstance(line.offset, KafkaOffset) and isinstance(initial.get(line.source_id), KafkaOffset))

@@ -48,37 +48,37 @@ class SourceStand:
         return self.end is not None
 
 
-def spans(checkpoint: Checkpoint) -> list[Span]:
+def list_spans(checkpoint: Checkpoint) -> list[Span]:
     """Every batch that was read and that counts, source by source, oldest batch first."""
-    orphan = orphan_of(checkpoint)
+    orphan = find_orphan(checkpoint)
     newest = checkpoint.last_committed if checkpoint.mode is Mode.CONTINUOUS else checkpoint.last_planned
     found = []
     for batch_id in sorted(checkpoint.offsets.entries):
-        entry = _plan(checkpoint, batch_id)
+        entry = _find_offset_entry(checkpoint, batch_id)
         if entry is None or newest is None or batch_id > newest:
             continue
         for line in entry.sources:
             if not isinstance(line.offset, VoidOffset):
-                start = _start(checkpoint, batch_id, line.source_id, line.offset)
+                start = _find_start(checkpoint, batch_id, line.source_id, line.offset)
                 found.append(Span(batch_id, line.source_id, start, line.offset, batch_id != orphan))
     return found
 
 
-def stands(checkpoint: Checkpoint) -> list[SourceStand]:
+def list_stands(checkpoint: Checkpoint) -> list[SourceStand]:
     """Where every source stands; nothing of one of which no log tells."""
     newest = checkpoint.last_committed if checkpoint.mode is Mode.CONTINUOUS else checkpoint.last_planned
     if newest is None:
         return [SourceStand(log.name, 0, log.initial.offset) for log in checkpoint.sources if log.initial]
-    orphan, entry = orphan_of(checkpoint), _plan(checkpoint, newest)
+    orphan, entry = find_orphan(checkpoint), _find_offset_entry(checkpoint, newest)
     if entry is None and orphan is not None and checkpoint.last_committed is not None:
         newest, orphan = checkpoint.last_committed, None  # a plan that nobody can read will have to be made again
-        entry = _plan(checkpoint, newest)
+        entry = _find_offset_entry(checkpoint, newest)
     if not entry:
         return []
-    return list(_stands(checkpoint, newest, orphan, entry))
+    return list(_list_stands(checkpoint, newest, orphan, entry))
 
 
-def orphan_of(checkpoint: Checkpoint) -> int | None:
+def find_orphan(checkpoint: Checkpoint) -> int | None:
     """The batch that a start runs again; None if there is none. Continuous mode throws its later plans away."""
     return None if checkpoint.mode is Mode.CONTINUOUS else checkpoint.orphan
 
@@ -88,21 +88,21 @@ def read_nothing(batch_spans: list[Span]) -> bool:
     return bool(batch_spans) and all(span.is_empty for span in batch_spans)
 
 
-def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: OffsetEntry) -> Iterator[SourceStand]:
+def _list_stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: OffsetEntry) -> Iterator[SourceStand]:
     for line in entry.sources:
         is_void = isinstance(line.offset, VoidOffset)
         if orphan is None:
             if is_void:
-                start = _initial(checkpoint, line.source_id)
+                start = _find_initial(checkpoint, line.source_id)
             else:
                 start = line.offset
             yield SourceStand(line.source_id, newest + 1, start)
         elif not is_void:
-            start = _start(checkpoint, orphan, line.source_id, line.offset)
+            start = _find_start(checkpoint, orphan, line.source_id, line.offset)
             yield SourceStand(line.source_id, orphan, start, line.offset)
 
 
-def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOffset) -> SourceOffset | None:
+def _find_start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOffset) -> SourceOffset | None:
     """Where a batch begins: where the plan before it ends, and for the first where its source began."""
     is_sparse = checkpoint.mode is Mode.ASYNC_PROGRESS
     if is_sparse:
@@ -111,7 +111,7 @@ def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOff
         before_id = batch_id - 1
     before = None
     if before_id is not None:
-        before = _plan(checkpoint, before_id)
+        before = _find_offset_entry(checkpoint, before_id)
     line = None
     if before:
         line = before.source(source_id)
@@ -123,14 +123,14 @@ def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOff
         return None
     if isinstance(end, FileOffset):
         return BEFORE_FIRST_FILE
-    return _initial(checkpoint, source_id)
+    return _find_initial(checkpoint, source_id)
 
 
-def _initial(checkpoint: Checkpoint, source_id: str) -> SourceOffset | None:
+def _find_initial(checkpoint: Checkpoint, source_id: str) -> SourceOffset | None:
     log = next((log for log in checkpoint.sources if log.name == source_id), None)
     return log.initial.offset if log and log.initial else None
 
 
-def _plan(checkpoint: Checkpoint, batch_id: int) -> OffsetEntry | None:
+def _find_offset_entry(checkpoint: Checkpoint, batch_id: int) -> OffsetEntry | None:
     entry = checkpoint.offsets.entries.get(batch_id)
     return entry if isinstance(entry, OffsetEntry) else None

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.observation import Observation
-from lastgood.query.spans import orphan_of
+from lastgood.query.spans import find_orphan
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.sources.kafka.retention import (
     FROM_THE_FIRST_MS,
@@ -20,15 +20,15 @@ from lastgood.sources.kafka.retention import (
 )
 
 
-def plans_of(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
+def collect_offset_entries(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
     """The plans that were read and that count: of batches that are done, and of the one that runs again."""
-    committed, orphan = checkpoint.last_committed, orphan_of(checkpoint)
+    committed, orphan = checkpoint.last_committed, find_orphan(checkpoint)
     newest = orphan if orphan is not None else committed
     found = checkpoint.offsets.entries.items()
     return {n: entry for n, entry in found if isinstance(entry, OffsetEntry) and newest is not None and n <= newest}
 
 
-def reads_of(plans: Mapping[int, OffsetEntry], topic: str) -> list[ReadUpTo]:
+def list_reads(plans: Mapping[int, OffsetEntry], topic: str) -> list[ReadUpTo]:
     """The plans that name a topic, newest first, with how far they read it.
 
     Of several sources that read the topic the one that is further behind counts.
@@ -36,13 +36,13 @@ def reads_of(plans: Mapping[int, OffsetEntry], topic: str) -> list[ReadUpTo]:
     found: list[ReadUpTo] = []
     for batch_id in sorted(plans, reverse=True):
         entry = plans[batch_id]
-        ends = _ends(entry, topic)
+        ends = _find_ends(entry, topic)
         if entry.metadata is not None and ends:
             found.append(ReadUpTo(entry.metadata.batch_timestamp_ms, ends))
     return found
 
 
-def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tuple[int, ...]:
+def list_times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tuple[int, ...]:
     """From when on a broker is to be asked for first records: right after the newest commit, and the newest plan.
 
     What was written later stands above where they end, but for clocks that differ; so it is asked once more by how far
@@ -55,19 +55,19 @@ def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tup
     Of a compacted topic only its oldest record tells what it begins with.
     """
     newest = max(plans, default=None)
-    times = _right_after(plans, [each for each in (committed, newest) if each is not None])
+    times = _list_right_after(plans, [each for each in (committed, newest) if each is not None])
     later = [max(times) + MAX_CLOCK_SKEW_MS] if times else []
     older = sorted(plans.keys() - {committed, newest})
-    before = _right_after(plans, [older[0], older[len(older) // 2], older[-1]] if older else [])
+    before = _list_right_after(plans, [older[0], older[len(older) // 2], older[-1]] if older else [])
     return tuple(dict.fromkeys((*times, *later, *before, *([FROM_THE_FIRST_MS] if times else []))))
 
 
-def _right_after(plans: Mapping[int, OffsetEntry], numbers: Sequence[int]) -> list[int]:
+def _list_right_after(plans: Mapping[int, OffsetEntry], numbers: Sequence[int]) -> list[int]:
     entries = [plans.get(each) for each in numbers]
     return [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry is not None and entry.metadata]
 
 
-def recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> dict[str, str]:
+def merge_recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> dict[str, str]:
     """Ids of the topics of which the offsets of the query are, as far as anybody has written them down.
 
     Args:
@@ -77,25 +77,25 @@ def recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> dict[str
     return {**(facts.topic_ids_before if facts else {}), **noted}
 
 
-def recorded_of(world: Observation) -> dict[str, str]:
+def find_recorded_ids(world: Observation) -> dict[str, str]:
     """The same of all that was found."""
-    return {**world.advice.topic_ids, **recorded_ids(world.kafka, world.topic_ids)}
+    return {**world.advice.topic_ids, **merge_recorded_ids(world.kafka, world.topic_ids)}
 
 
-def recreated(world: Observation) -> tuple[str, ...]:
+def list_recreated(world: Observation) -> tuple[str, ...]:
     """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return ()
-    before = recorded_of(world)
+    before = find_recorded_ids(world)
     now = {name: topic.topic_id for name, topic in facts.topics.items()}
-    others = {name for name, _, _ in other_ids(before, now)}
+    others = {name for name, _, _ in find_other_ids(before, now)}
     if entry is not None:  # one that is lost names none
         others &= {topic for topics in entry.topics.values() for topic in topics}
     return tuple(sorted(others))
 
 
-def other_ids(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> Iterator[tuple[str, str, str]]:
+def find_other_ids(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> Iterator[tuple[str, str, str]]:
     """Topics whose ids prove that they are others now: each with the id before, and the id now.
 
     Args:
@@ -148,10 +148,10 @@ def identify(
     return found
 
 
-def _ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:
+def _find_ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:
     lowest: dict[int, int] = {}
     for line in entry.sources:
-        for partition, end in topics_of(line.offset).get(topic, {}).items():
+        for partition, end in get_topics(line.offset).get(topic, {}).items():
             if end >= 0:
                 lowest[partition] = min(end, lowest.get(partition, end))
     return lowest

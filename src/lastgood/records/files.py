@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.notes import read_json
-from lastgood.records.record import Record, record_from_json
+from lastgood.records.record import Record, parse_record
 from lastgood.values import from_json
 
 RECORD_FILE = re.compile(r"(?P<stem>\d{13}-\d+)\.\d{6}\.jsonl")
@@ -33,7 +33,7 @@ class Records:
 
 def parse_records(content: bytes) -> Records:
     """Read a record file, or a piece of one that begins with a whole line."""
-    found = [record_from_json(_json(line)) for line in content.split(b"\n") if line]
+    found = [parse_record(_parse_json(line)) for line in content.split(b"\n") if line]
     records = tuple(each for each in found if each is not None)
     return Records(records, len(found) - len(records))
 
@@ -81,13 +81,13 @@ def parse_driver(content: bytes) -> Driver | None:
     return found
 
 
-def _json(text: bytes) -> Any:
+def _parse_json(text: bytes) -> Any:
     try:
         return read_json(text)
     except ValueError:
         return None
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def sort_record_files(names: Iterable[str]) -> list[str]:
     """The record files among these names, oldest first."""
     return sorted(name for name in names if RECORD_FILE.fullmatch(name))

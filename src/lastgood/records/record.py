@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from lastgood.values import Codec, ShapeError, form, to_json
+from lastgood.values import Codec, ShapeError, make_form, to_json
 
 FORMAT_VERSION = 1
 """In each record as `format_version`."""
@@ -22,13 +22,13 @@ TEMPORARY_CHECKPOINT = "temporary-"
 """Begins the name of a folder that Spark makes up where the application names no checkpoint; it outlives no query."""
 
 
-def _number(told: Any) -> int:
+def _parse_number(told: Any) -> int:
     if type(told) is not int or abs(told) >= _LONG_END:
         raise ShapeError(told, "number of 64 bits")
     return told
 
 
-def _word(told: Any) -> str:
+def _parse_word(told: Any) -> str:
     """One of some words; a newer recorder may know more of them."""
     if not isinstance(told, str):
         raise ShapeError(told, "word")
@@ -37,23 +37,23 @@ def _word(told: Any) -> str:
 
 _SubscriptionKind: TypeAlias = Literal["subscribe", "subscribe_pattern", "assign"]
 _Language: TypeAlias = Literal["java", "python"]
-_CODEC: Final = Codec({int: _number, _SubscriptionKind: _word, _Language: _word})
+_CODEC: Final = Codec({int: _parse_number, _SubscriptionKind: _parse_word, _Language: _parse_word})
 
 
 def _require_times(value: Any) -> None:
     """See that what is to be a time, or how long something took, lies within the years up to 9999."""
-    for name in _time_names(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+    for name in _list_time_names(type(value)):  # type: ignore[arg-type]  # a class can be hashed
         time_ms = getattr(value, name)
         if isinstance(time_ms, int) and abs(time_ms) >= _TIME_MS_END:
             raise ValueError(f"{name} is {time_ms}")
 
 
 @functools.cache
-def _time_names(kind: Any) -> tuple[str, ...]:
+def _list_time_names(kind: Any) -> tuple[str, ...]:
     return tuple(each.name for each in dataclasses.fields(kind) if each.name.endswith("_ms"))
 
 
-def _with_texts(told: Mapping[str, Any]) -> Mapping[str, Any]:
+def _make_texts(told: Mapping[str, Any]) -> Mapping[str, Any]:
     """Metrics are whatever a source or sink makes of them."""
     metrics = told.get("metrics")
     if not isinstance(metrics, dict):
@@ -74,7 +74,7 @@ class Subscription:
 class RecordedSource:
     """One source in one batch. Offsets are Spark's JSON values: an object, a number, a text, or None."""
 
-    json = form(prepare=_with_texts, check=_require_times)
+    json = make_form(prepare=_make_texts, check=_require_times)
 
     description: str
     subscription: Subscription | None = None
@@ -99,7 +99,7 @@ class RecordedSource:
 class RecordedOperator:
     """One stateful operator in one batch."""
 
-    json = form(check=_require_times)
+    json = make_form(check=_require_times)
 
     operator_name: str
     num_rows_total: int | None = None
@@ -118,7 +118,7 @@ class RecordedOperator:
 class RecordedSink:
     """The sink in one batch."""
 
-    json = form(prepare=_with_texts)
+    json = make_form(prepare=_make_texts)
 
     description: str | None = None
     num_output_rows: int | None = None
@@ -161,7 +161,7 @@ class RecordedFailure:
 class Record:
     """What all records have."""
 
-    json = form(check=_require_times)
+    json = make_form(check=_require_times)
 
     kind: ClassVar[str]
 
@@ -259,7 +259,7 @@ _KINDS: Mapping[str, type[Record]] = {
 }
 
 
-def record_from_json(told: object) -> Record | None:
+def parse_record(told: object) -> Record | None:
     """The record that a JSON value stands for; None for one that nobody knows, of a newer recorder, say."""
     if not isinstance(told, Mapping):
         return None

@@ -14,20 +14,27 @@ from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, Room, find_recovery, require_no_open
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import OpenQuery, now_ms
+from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
-from lastgood.observe.survey import describe_sinks, find_left_out, make_promise, shown_by_sinks, survey, with_sinks_back
+from lastgood.observe.survey import (
+    ask_planned_sinks,
+    describe_sinks,
+    find_left_out,
+    make_promise,
+    survey,
+    take_sinks_back,
+)
 from lastgood.planning.goals.kinds import is_begun_anew
 from lastgood.planning.plan import Plan, PlannedSink
-from lastgood.planning.steps import files_after, sink_edits
+from lastgood.planning.steps import list_files_after, sum_sink_edits
 from lastgood.recovery.driver_death import (
     DriverNotProvenDeadError,
-    driver_shut_out,
+    explain_driver_shut_out,
+    list_words_needed,
     prove_driver_dead,
-    word_needed,
 )
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, lock_file
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.recovery.sweeping import sweep_drafts
 from lastgood.recovery.topic_notes import note_topics
 from lastgood.recovery.warrant import (
@@ -35,12 +42,12 @@ from lastgood.recovery.warrant import (
     Outside,
     PlanNotAllowedError,
     Warrant,
-    by_hand,
-    out_of_lake,
-    outside,
-    place_of,
+    find_place_of_plan,
+    list_outside,
+    warrant_by_hand,
+    warrant_out_of_lake,
 )
-from lastgood.recovery.whereabouts import note_begun, whereabouts
+from lastgood.recovery.whereabouts import note_begun, recall_whereabouts
 from lastgood.settings.config import Config
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
@@ -48,8 +55,13 @@ from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
-from lastgood.values import JsonValue, form
+from lastgood.storage.writing import (
+    WritableStorage,
+    estimate_late_write_seconds,
+    open_writable,
+    require_exclusive_create,
+)
+from lastgood.values import JsonValue, make_form
 
 Tell = Callable[[str], None]
 Confirm = Callable[[Plan, Sequence[Outside]], bool]
@@ -81,7 +93,7 @@ class Owner:
 class Recovery(JsonValue):
     """A plan that was carried out, or taken back."""
 
-    json = form("*plan state=_state backup=_backup driver=proof undo=_undo")
+    json = make_form("*plan state=_state backup=_backup driver=proof undo=_undo")
     """The plan, and what became of it."""
 
     plan: Plan
@@ -170,14 +182,14 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         keys = Keys(config)
     else:
         config, keys = target.config, target.keys
-    named = _named(evidence, start_file, owner, config)
+    named = _make_named(evidence, start_file, owner, config)
     place = None
     if not isinstance(planned, Plan):
-        place = place_of(planned)
+        place = find_place_of_plan(planned)
     if place is None:
-        warrant = by_hand(planned, keys())
+        warrant = warrant_by_hand(planned, keys())
     else:
-        warrant = out_of_lake(*place, named, keys())
+        warrant = warrant_out_of_lake(*place, named, keys())
     plan = warrant.plan
     if plan.needs:
         raise WaiverNeededError(
@@ -189,13 +201,16 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
             next=plan.again(paying=True),
         )
     if place is None and confirm is not None:
-        touched = outside(warrant, named)
-        words = (*_said(start_file, driver_is_dead=driver_is_dead), *(word for each in touched for word in each.words))
+        touched = list_outside(warrant, named)
+        words = (
+            *_list_said(start_file, driver_is_dead=driver_is_dead),
+            *(word for each in touched for word in each.words),
+        )
         allowing = Asked(evidence=evidence.words()).finishing(planned, *words)
         _require_allowed(str(planned), plan, touched, confirm, allowing)
     location = parse_location(plan.checkpoint)
     query = Target(plan.checkpoint, config=config, keys=keys)
-    found = _survey(warrant, query)
+    found = _survey_again(warrant, query)
     if not plan.steps:
         _require_same(plan, found)
         _note_topics(plan, tell)
@@ -204,7 +219,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         done = engine.apply(proof)
     if not done.already:
         _note_topics(plan, tell)
-    return replace(_recovered(done, location, config), proof=proof)
+    return replace(_make_recovery(done, location, config), proof=proof)
 
 
 def undo(  # noqa: PLR0913 - all but the first by name
@@ -238,19 +253,19 @@ def undo(  # noqa: PLR0913 - all but the first by name
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
     if target is None:
-        location = _where(recovery, evidence, _said(start_file, driver_is_dead=driver_is_dead))
+        location = _find_where(recovery, evidence, _list_said(start_file, driver_is_dead=driver_is_dead))
         target = Target(str(location), config=config or Config())
     else:
         location = target.location
     found = find_recovery(open_writable(location), location, recovery)
-    named = _named(evidence, start_file, owner, target.config)
-    warrant = out_of_lake(location, found, named, target.keys(), is_taken_back=True)
+    named = _make_named(evidence, start_file, owner, target.config)
+    warrant = warrant_out_of_lake(location, found, named, target.keys(), is_taken_back=True)
     query = Target(warrant.plan.checkpoint, config=target.config, keys=target.keys)
     with _Work(warrant, query, location, driver_is_dead, tell, owner).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
         _note_topics(warrant.plan, tell, undone=True)
-    return _recovered(done, location, target.config, undone=True)
+    return _make_recovery(done, location, target.config, undone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +294,9 @@ class _Work:
         with contextlib.ExitStack() as held:
             if self.owner is None:
                 work_of_ours = HoldReason.UNDO if found is None else HoldReason.APPLY
-                held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location), work_of_ours))
+                held.enter_context(hold_checkpoint(str(self.location), locate_lock_file(self.location), work_of_ours))
             require_exclusive_create(storage, work)
-            lease = held.enter_context(_lease(storage, work, self.plan.recovery))
+            lease = held.enter_context(_take_lease(storage, work, self.plan.recovery))
             asked = Asked(evidence=self.warrant.evidence.words())
             require_no_open(storage, self.location, asked, self.target.config, but=self.plan.recovery)
             is_forth = found is not None
@@ -291,17 +306,24 @@ class _Work:
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: make_promise(self._survey(), shown))
             engine = Engine(
-                room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle, config=self.target.config
+                room,
+                self.plan,
+                lease,
+                surveyor,
+                self.tell,
+                read_clock_ms(),
+                settle=self._settle,
+                config=self.target.config,
             )
             engine.require_means()
             yield engine, proof
-            sweep_drafts(storage, self.location, now_ms=now_ms())
+            sweep_drafts(storage, self.location, now_ms=read_clock_ms())
 
     def _survey(self) -> OpenQuery:
-        return _survey(self.warrant, self.target)
+        return _survey_again(self.warrant, self.target)
 
     def _settle(self) -> None:
-        seconds = late_write_seconds(self.location)
+        seconds = estimate_late_write_seconds(self.location)
         if seconds:
             self.tell(f"waiting {seconds:g} s: a driver that was writing may still put its file over the seal")
             time.sleep(seconds)
@@ -337,13 +359,13 @@ class _Work:
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
         warrant = self.warrant
-        return shown_by_sinks(self.target, evidence=warrant.evidence)
+        return ask_planned_sinks(self.target, evidence=warrant.evidence)
 
     def _shut_out(self) -> str | None:
         """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
         if not self.warrant.is_own:
             return None
-        return driver_shut_out(self.plan)
+        return explain_driver_shut_out(self.plan)
 
     def _proof(self, room: Room, *, is_forth: bool) -> str:
         """Why no driver is alive, here and now.
@@ -368,11 +390,11 @@ class _Work:
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
 
 
-def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Config) -> Named:
+def _make_named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Config) -> Named:
     return Named(evidence, (start_file, None if owner is None else owner.start_file), config)
 
 
-def _said(start_file: str | None, *, driver_is_dead: bool) -> tuple[str, ...]:
+def _list_said(start_file: str | None, *, driver_is_dead: bool) -> tuple[str, ...]:
     """What a person has said of a plan, beside the evidence."""
     dead = (DEAD,) if driver_is_dead else ()
     if start_file is None:
@@ -405,7 +427,7 @@ def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm:
     )
 
 
-def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
+def _take_lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
     return take_lease(
         storage,
         work,
@@ -413,17 +435,20 @@ def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
         holder=Holder.this_process(),
         clock=time.monotonic,
         wait=time.sleep,
-        now_ms=now_ms,
+        now_ms=read_clock_ms,
     )
 
 
 def _require_same(plan: Plan, found: OpenQuery, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
     require_answers(plan.sinks, describe_sinks(found))
-    files = files_after(plan.steps)
+    files = list_files_after(plan.steps)
     if room is not None and room.stage() is RecoveryStage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
-    then, after = OverlayStorage(found.storage, found.location, files), with_sinks_back(found, sink_edits(plan.steps))
+    then, after = (
+        OverlayStorage(found.storage, found.location, files),
+        take_sinks_back(found, sum_sink_edits(plan.steps)),
+    )
     promise = make_promise(after, then)
     if not promise.agrees(plan.promise) or describe_sinks(found) != plan.sinks:
         raise PlanStaleError(
@@ -495,7 +520,7 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(warrant: Warrant, target: Target) -> OpenQuery:
+def _survey_again(warrant: Warrant, target: Target) -> OpenQuery:
     plan = warrant.plan
     return survey(
         target,
@@ -507,9 +532,9 @@ def _survey(warrant: Warrant, target: Target) -> OpenQuery:
     )
 
 
-def _recovered(done: Done, location: Location, config: Config, *, undone: bool = False) -> Recovery:
+def _make_recovery(done: Done, location: Location, config: Config, *, undone: bool = False) -> Recovery:
     folder = Room(location, done.plan.recovery, open_writable(location)).before
-    words = word_needed(str(location), config)
+    words = list_words_needed(str(location), config)
     return Recovery(done.plan, str(folder), undone=undone, already=done.already, undo_words=words)
 
 
@@ -520,11 +545,11 @@ def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
         tell(f"of which topics the offsets are is not noted down: {error.sentence}")
 
 
-def _where(recovery: str, evidence: EvidenceOptions, said: Sequence[str]) -> Location:
+def _find_where(recovery: str, evidence: EvidenceOptions, said: Sequence[str]) -> Location:
     """Where a recovery works, as this machine remembers it."""
     if recovery == LAST:
         raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
-    location = whereabouts(recovery)
+    location = recall_whereabouts(recovery)
     if location is None:
         raise RecoveryUnknownError(
             f"this machine does not remember a recovery {recovery}",

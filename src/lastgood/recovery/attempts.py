@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError, Retry
-from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_failed
-from lastgood.journal.attempts_file import attempts_file, read_attempts
-from lastgood.journal.room import recoveries
+from lastgood.failures.ending import Cause, find_cause, find_decisive_failure, has_failed
+from lastgood.journal.attempts_file import locate_attempts_file, read_attempts
+from lastgood.journal.room import list_recoveries
 from lastgood.ladder.rungs import CommandStanding, Rung
-from lastgood.ladder.tally import FailedBatch, JudgedTally, Tally, TallyStand, judged, parse_tally
+from lastgood.ladder.tally import FailedBatch, JudgedTally, Tally, TallyStand, judge_tally, parse_tally
 from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import gather, now_ms
+from lastgood.observe.open_query import gather, read_clock_ms
 from lastgood.observe.progress import LogWatch
 from lastgood.observe.surroundings import look_around
 from lastgood.records.record import Record
@@ -52,7 +52,7 @@ class AttemptsExhaustedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
+def read_stand(storage: Storage, checkpoint: Location) -> TallyStand:
     """Where a query stands, by a few names and one small file.
 
     Raises:
@@ -67,12 +67,12 @@ def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
         query_id=query.query_id if isinstance(query, QueryMetadata) else None,
         planned=progress.planned,
         committed=progress.committed,
-        recovery=max(recoveries(storage, checkpoint), default=None),
-        read=newest_read(storage, checkpoint, progress.committed),
+        recovery=max(list_recoveries(storage, checkpoint), default=None),
+        read=find_newest_read(storage, checkpoint, progress.committed),
     )
 
 
-def newest_read(storage: Storage, checkpoint: Location, committed: int | None) -> int | None:
+def find_newest_read(storage: Storage, checkpoint: Location, committed: int | None) -> int | None:
     """The newest committed batch that read something, as far as the plans tell; None if there is none.
 
     Args:
@@ -85,16 +85,16 @@ def newest_read(storage: Storage, checkpoint: Location, committed: int | None) -
     """
     if committed is None:
         return None
-    ends = _ends(storage, checkpoint, committed)
+    ends = _read_ends(storage, checkpoint, committed)
     for batch in range(committed, max(0, committed - _EMPTY_BATCHES_MAX), -1):
-        before = _ends(storage, checkpoint, batch - 1)
+        before = _read_ends(storage, checkpoint, batch - 1)
         if ends is None or ends != before:
             return batch
         ends = before
     return max(0, committed - _EMPTY_BATCHES_MAX)
 
 
-def _ends(storage: Storage, checkpoint: Location, batch: int) -> list[bytes] | None:
+def _read_ends(storage: Storage, checkpoint: Location, batch: int) -> list[bytes] | None:
     """Where a plan ends in each source, as it says so; None if it is not there."""
     content = storage.read(checkpoint / f"{OFFSETS}/{batch}", limit=LOG_BYTES_MAX)
     if content is None:
@@ -112,10 +112,10 @@ def write_tally(
     """
     if is_worth:
         told = signer.signed(ATTEMPTS, (), tally.to_json())
-        storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
+        storage.write(locate_attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
         # Safe: what is not worth keeping counts no failure, and none at all says the same.
-        storage.remove(attempts_file(checkpoint))
+        storage.remove(locate_attempts_file(checkpoint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +167,27 @@ class Attempts:
                 return attempts
             before = parse_tally(kept)
             signer = Signer.at(target.keys(), location)
-            signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
-            stand = stand_of(storage, location)
+            signer.require(ATTEMPTS, (), read_json(kept), locate_attempts_file(location))
+            stand = read_stand(storage, location)
             if before.settled is None:
-                records = _records(storage, location, before)
+                records = _read_records(storage, location, before)
             else:
                 records = ()
             ended = has_failed(records, stand.query_id)
-            found = judged(policy, before, stand, Cause(), began_ms, has_failed=ended)
+            found = judge_tally(policy, before, stand, Cause(), began_ms, has_failed=ended)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
-                cause = _cause(location, records)
+                cause = _find_cause(location, records)
                 if not cause.passes_by_itself and _is_kafka_away(target, evidence):
                     cause = replace(cause, passes_by_itself=True)
-                found = judged(policy, before, stand, cause, began_ms, has_failed=ended)
+                found = judge_tally(policy, before, stand, cause, began_ms, has_failed=ended)
         except ValueError as error:
-            tell(f"{attempts_file(location)} is not understood, and is left out of account: {error}")
+            tell(f"{locate_attempts_file(location)} is not understood, and is left out of account: {error}")
             return replace(attempts, is_damaged=True)
         except (SignatureMissingError, SignatureWrongError) as error:
-            tell(f"{attempts_file(location)} is left out of account: {error.sentence}")
+            tell(f"{locate_attempts_file(location)} is left out of account: {error.sentence}")
             return replace(attempts, is_damaged=True)
         except LastgoodError as error:
-            tell(f"how often the same batch has failed is not known: {said(error)}")
+            tell(f"how often the same batch has failed is not known: {describe_error(error)}")
             return attempts
         return replace(attempts, before=before, judged=found)
 
@@ -264,20 +264,22 @@ class Attempts:
             is_recorded = _is_recorded(storage, self.location)
             if not (is_recorded or self._is_worth_keeping(decision)):
                 return
-            stand = stand_of(storage, self.location)
+            stand = read_stand(storage, self.location)
             if self.judged is None:
                 tally = Tally(stand=stand, told_ms=0)
             else:
                 tally = replace(self.judged.tally, stand=stand)
             if decision.changes and rung is not Rung.RESUME:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
-            tally = replace(tally, told_ms=now_ms(), settled=None)
+            tally = replace(tally, told_ms=read_clock_ms(), settled=None)
             is_worth = stand.orphan is not None or tally.failures > 0 or is_recorded
             write_tally(storage, self.location, tally, Signer.at(self.target.keys(), self.location), is_worth=is_worth)
         except LastgoodError as error:
-            self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
+            self.tell(
+                f"that a start was told is not kept, so that a failure of it is not counted: {describe_error(error)}"
+            )
 
-    def forgotten(self, *, is_for_good: bool) -> Attempts:
+    def forget_failures(self, *, is_for_good: bool) -> Attempts:
         """The same once a person has looked: what has failed before counts no more.
 
         Args:
@@ -286,9 +288,9 @@ class Attempts:
         if is_for_good:
             try:
                 # Safe: a person has looked at what has failed before, and asks that it counts no more.
-                open_writable(self.location).remove(attempts_file(self.location))
+                open_writable(self.location).remove(locate_attempts_file(self.location))
             except LastgoodError as error:
-                self.tell(f"what has failed before is not forgotten: {said(error)}")
+                self.tell(f"what has failed before is not forgotten: {describe_error(error)}")
         return replace(self, before=None, judged=None, is_damaged=False)
 
     def _is_worth_keeping(self, decision: Decision) -> bool:
@@ -298,23 +300,23 @@ class Attempts:
         return self.before is not None or self.is_damaged or decision.changes or is_planned
 
 
-def _records(storage: Storage, location: Location, before: Tally) -> Sequence[Record]:
+def _read_records(storage: Storage, location: Location, before: Tally) -> Sequence[Record]:
     """What a recorder in the application has written down since the last start, oldest first."""
-    from lastgood.observe.recorded import newest_records  # noqa: PLC0415 - as in `advice_facts`
+    from lastgood.observe.recorded import read_newest_records  # noqa: PLC0415 - as in `find_advice_facts`
 
     folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
     names = [name for name in storage.names(folder) or () if not name.endswith("/")]
-    since = [each for each in newest_records(storage, folder, names) if each.recorded_at_ms >= before.told_ms]
+    since = [each for each in read_newest_records(storage, folder, names) if each.recorded_at_ms >= before.told_ms]
     return [each for each in since if each.query_id in (None, before.stand.query_id)]
 
 
-def _cause(location: Location, records: Sequence[Record]) -> Cause:
+def _find_cause(location: Location, records: Sequence[Record]) -> Cause:
     """Why the last start failed, as a recorder in the application has written it down; else nobody knows."""
-    ended = decisive_failure(records)
+    ended = find_decisive_failure(records)
     if ended is None:
         cause = Cause()
     else:
-        cause = cause_of("", ended.failure)
+        cause = find_cause("", ended.failure)
     return replace(cause, checkpoint=str(location))
 
 
@@ -325,11 +327,11 @@ def _is_recorded(storage: Storage, location: Location) -> bool:
 
 def _is_kafka_away(target: Target, evidence: EvidenceOptions) -> bool:
     found = gather(target, batches=1)
-    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).seen.kafka
+    kafka = look_around(found, evidence, now_ms=read_clock_ms(), sinks=False).seen.kafka
     return kafka is not None and kafka.unknown is not None
 
 
-def said(error: LastgoodError) -> str:
+def describe_error(error: LastgoodError) -> str:
     """A failure in one line."""
     found = error.found or error.subject
     return f"{error.sentence}{f' ({found})' if found else ''}"

@@ -60,7 +60,7 @@ def climb(
     return Climbed(Rung.RESUME, first, waiting)
 
 
-def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision) -> tuple[str, StartChoice]:
+def choose_goal(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision) -> tuple[str, StartChoice]:
     """By which goal, and from where, a rung beyond the last good batch is gone.
 
     Args:
@@ -78,7 +78,7 @@ def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision)
     return FRESH, StartChoice(at_sink=True) if is_told else StartChoice(stable_lag=stable_lag)
 
 
-def if_it_can_be_gone(decide: Callable[[], Decision | None], *, is_asked_for: bool = False) -> Decision | None:
+def decide_if_possible(decide: Callable[[], Decision | None], *, is_asked_for: bool = False) -> Decision | None:
     """What a way out beyond the last good batch comes to; None where nothing can be promised of it.
 
     Args:

@@ -11,41 +11,48 @@ import platformdirs
 from lastgood.asked import DEAD, Asked
 from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.rules_left import first_start_unproven
-from lastgood.diagnosis.rules_lost import way_back
+from lastgood.diagnosis.rules_left import make_first_start_unproven
+from lastgood.diagnosis.rules_lost import find_way_back
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.journal.room import PlanNotOfThisPlaceError, RecoveryStage, Room, latest, open_recovery, recoveries_folder
-from lastgood.ladder.rungs import Rung, rungs
-from lastgood.observe.evidence import said_of
-from lastgood.observe.offsets import offsets_after
-from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, now_ms
+from lastgood.journal.room import (
+    PlanNotOfThisPlaceError,
+    RecoveryStage,
+    Room,
+    find_latest_stage,
+    find_open_recovery,
+    locate_recoveries,
+)
+from lastgood.ladder.rungs import Rung, choose_rungs
+from lastgood.observe.evidence import make_asked_at_location
+from lastgood.observe.offsets import find_offsets_after
+from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, read_clock_ms
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.survey import survey, with_wanted
+from lastgood.observe.survey import add_wanted, survey
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Guarantee, Waiver
-from lastgood.query.lost import KnownElsewhere, known_elsewhere
+from lastgood.query.lost import KnownElsewhere, find_known_elsewhere
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
 from lastgood.recovery.attempts import Attempts
-from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
+from lastgood.recovery.climb import FRESH, Climbed, choose_goal, climb, decide_if_possible
 from lastgood.recovery.decision import Decision, Verdict
-from lastgood.recovery.driver_death import DriverNotProvenDeadError, word_needed
+from lastgood.recovery.driver_death import DriverNotProvenDeadError, list_words_needed
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.going_back import has_passed
-from lastgood.recovery.outage import after_outage, outage_of
+from lastgood.recovery.outage import decide_after_outage, find_outage
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.start_file import StartFileNotNamedError
 from lastgood.recovery.topic_notes import note_before_first_start, note_topics
-from lastgood.recovery.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
+from lastgood.recovery.warrant import FileNotNamedError, Named, SinkNotNamedError, warrant_out_of_lake
 from lastgood.recovery.whereabouts import note_made
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target, require_known
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sinks.kinds import traits_of
+from lastgood.sinks.kinds import find_traits
 from lastgood.storage.reading import Location, open_storage, parse_location
-from lastgood.storage.rights import make_private, private
+from lastgood.storage.rights import make_private, open_privately
 from lastgood.storage.writing import open_writable
 
 Tell = Callable[[str], None]
@@ -98,14 +105,14 @@ def decide(  # noqa: PLR0913 - all but the first two by name
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
-    options = _allowed(target, options or PlanOptions())
+    options = _add_allowed(target, options or PlanOptions())
     work = _Work(target, options, observe, driver_is_dead, save_to, tell, owner, lost, first_start)
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
         raise UsageError(
             "another goal is a person's own word already", subject="--go-on", found=f"--goal {options.goal}"
         )
-    return work.climbed(now_ms(), go_on=go_on) if is_counted else work.decide()
+    return work.climb(read_clock_ms(), go_on=go_on) if is_counted else work.decide()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class _Work:
     lost: StartChoice | None = None
     first_start: bool = False
 
-    def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
+    def climb(self, began_at_ms: int, *, go_on: bool) -> Decision:
         """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
         policy = self.target.policy
         attempts = Attempts.found(
@@ -134,15 +141,15 @@ class _Work:
             tell=self.tell,
         )
         if go_on:
-            attempts = attempts.forgotten(is_for_good=not self.observe)
+            attempts = attempts.forget_failures(is_for_good=not self.observe)
         try:
-            outage = None if go_on else outage_of(attempts.location, policy, now_ms=began_at_ms, tell=self.tell)
+            outage = None if go_on else find_outage(attempts.location, policy, now_ms=began_at_ms, tell=self.tell)
         except LastgoodError as error:
-            return self.told(error)
+            return self.decide_on_error(error)
         if outage is None:
             found = self._climb(attempts, policy)
         else:
-            found = Climbed(Rung.RESUME, after_outage(outage, self._towards, self._again("--go-on")))
+            found = Climbed(Rung.RESUME, decide_after_outage(outage, self._towards, self._again("--go-on")))
         decision = replace(found.decision, failed=attempts.failed)
         if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
             decision = self._given_up(decision, found.waiting, attempts)
@@ -159,20 +166,20 @@ class _Work:
         first = replace(self, observe=self.observe or attempts.gives_up).decide()
 
         def decide(rung: Rung) -> Decision | None:
-            goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
+            goal, where = choose_goal(rung, policy.stable_lag, policy.via, first)
 
             def towards() -> Decision | None:
                 if rung is Rung.STABLE and not has_passed(self.target):
                     return None
                 return self._towards(goal, where)
 
-            return if_it_can_be_gone(towards, is_asked_for=goal == FRESH)
+            return decide_if_possible(towards, is_asked_for=goal == FRESH)
 
-        return climb(rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
+        return climb(choose_rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 
     def _towards(self, goal: str, where: StartChoice) -> Decision:
         """The same with another goal."""
-        options = _allowed(self.target, replace(self.options, goal=goal, where=where))
+        options = _add_allowed(self.target, replace(self.options, goal=goal, where=where))
         return replace(self, options=options).decide()
 
     def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
@@ -194,20 +201,20 @@ class _Work:
         except CheckpointMissingError as error:
             return self.start_from_nothing(error)
         except LastgoodError as error:
-            return self.told(error)
+            return self.decide_on_error(error)
 
     def finish(self) -> Decision | None:
         """Finish a repair that was interrupted; None if there is none, or none any more."""
         location = self.target.location
         storage = open_storage(location)
-        recovery = open_recovery(storage, location)
+        recovery = find_open_recovery(storage, location)
         if recovery is None:
             return None
-        folder = recoveries_folder(location) / recovery
-        stage = latest(storage, folder)
+        folder = locate_recoveries(location) / recovery
+        stage = find_latest_stage(storage, folder)
         is_back = stage is not None and stage.is_back
         try:
-            out_of_lake(location, recovery, self._named(), self.target.keys(), is_taken_back=is_back)
+            warrant_out_of_lake(location, recovery, self._named(), self.target.keys(), is_taken_back=is_back)
             if self.observe:
                 done_first = "taken back first" if is_back else "finished"
                 return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
@@ -217,7 +224,7 @@ class _Work:
             done = self._apply(str(folder / "plan.json"))
         except PlanStaleError:
             if (
-                latest(storage, folder) is not RecoveryStage.BEGUN
+                find_latest_stage(storage, folder) is not RecoveryStage.BEGUN
             ):  # then there is more than its seal, or nothing left of it
                 raise
             self._take_back(recovery)
@@ -270,7 +277,7 @@ class _Work:
         plan = make_plan(self.target, self.options)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
-            return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
+            return Decision(Verdict.START, _explain_plain(plan), plan, warning=self._warning(plan))
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
         if plan.needs:
@@ -280,7 +287,7 @@ class _Work:
         try:
             done = self._apply(plan)
         except LastgoodError as error:
-            return replace(self.told(error), plan=plan, file=self._saved(plan))
+            return replace(self.decide_on_error(error), plan=plan, file=self._saved(plan))
         return Decision(Verdict.START, "the plan was carried out", plan, recovery=done)
 
     def _noting(self, note: Callable[[], None]) -> None:
@@ -304,7 +311,7 @@ class _Work:
             spark=options.spark,
             may_be_missing=True,
         )
-        found = with_wanted(found, options.goal_words(), options.accept)
+        found = add_wanted(found, options.goal_words(), options.accept)
         for sink in found.seen.sinks:
             if sink.others or sink.last_batch is not None:
                 return self._start_again(missing, found, sink)
@@ -313,7 +320,7 @@ class _Work:
             if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
-        known = known_elsewhere(found.seen)
+        known = find_known_elsewhere(found.seen)
         if known is not None:
             return self._lost(missing, found, known)
         if self.target.config.named is None:
@@ -328,7 +335,7 @@ class _Work:
         where = str(self.target.location)
         silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
-        warning = None if is_proven else first_start_unproven(where, silent, memory=found.seen.memory)
+        warning = None if is_proven else make_first_start_unproven(where, silent, memory=found.seen.memory)
         if warning is not None and found.seen.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
             # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
             because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
@@ -342,7 +349,7 @@ class _Work:
         missing.effect = "a start from batch 0 leaves records out, or writes them twice"
         missing.expected = "the checkpoint, or a backup of it; another folder for a query that begins anew"
         missing.next = None
-        return Decision(Verdict.PERSON, because, error=missing, next=way_back(found.seen, known))
+        return Decision(Verdict.PERSON, because, error=missing, next=find_way_back(found.seen, known))
 
     def _unproven(self, missing: CheckpointMissingError, sink: SinkEvidence) -> Decision:
         """There is a table, and it does not tell whether the query has written it; nor will it later."""
@@ -365,10 +372,10 @@ class _Work:
             return None
         if left_by is None and plan.guarantee is Guarantee.EXACTLY_ONCE:
             return None
-        silent = [sink.location for sink in plan.sinks if traits_of(sink.kind).is_there]
+        silent = [sink.location for sink in plan.sinks if find_traits(sink.kind).is_there]
         if plan.sinks and not silent:
             return None
-        return first_start_unproven(plan.checkpoint, silent, left_by)
+        return make_first_start_unproven(plan.checkpoint, silent, left_by)
 
     def _start_again(self, missing: CheckpointMissingError, found: OpenQuery, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
@@ -384,7 +391,7 @@ class _Work:
             told = "there is no checkpoint, and a sink holds batches of a query"
             return Decision(Verdict.PERSON, told, error=missing)
 
-    def told(self, error: LastgoodError) -> Decision:
+    def decide_on_error(self, error: LastgoodError) -> Decision:
         """What an error comes to: a person can mend it, or it may be otherwise in a while.
 
         Raises:
@@ -409,7 +416,7 @@ class _Work:
         if self.options.goal != _RESUME or not is_a_way:
             return None
         try:
-            stands = StartChoice(batch=offsets_after(self.target).batch)
+            stands = StartChoice(batch=find_offsets_after(self.target).batch)
             return replace(self, options=replace(self.options, goal=_STANDS, where=stands)).plan()
         except LastgoodError as error:  # of a refusal the first one says more
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
@@ -418,7 +425,7 @@ class _Work:
         """The command that accepts the price and carries the plan out: so it says of the driver what a plan needs."""
         pipeline = self.target.pipeline
         is_checked = pipeline is not None and bool(pipeline.driver_check)
-        dead = () if is_checked else word_needed(plan.checkpoint, self.target.config, plan)
+        dead = () if is_checked else list_words_needed(plan.checkpoint, self.target.config, plan)
         return self._again("--accept", plan.price, *dead)
 
     def _again(self, *words: str) -> str:
@@ -428,7 +435,7 @@ class _Work:
         policy = self.target.config.named
         asked = Asked(self.target.typed, options.evidence.words())
         if policy is None:
-            asked = said_of(self.target, options.evidence)
+            asked = make_asked_at_location(self.target, options.evidence)
         asked = replace(asked, start=options.start_words(), accepted=accepted, policy=policy)
         dead = [DEAD] if self.driver_is_dead and DEAD not in words else []
         output = [] if self.save_to is None else ["--output", str(self.save_to)]
@@ -461,7 +468,7 @@ class _Work:
         path = self.save_to or file
         try:
             make_private(path.parent)
-            with open(path, "wb", opener=private) as stream:
+            with open(path, "wb", opener=open_privately) as stream:
                 stream.write(plan.to_bytes(self.target.keys()))
         except OSError as error:
             if self.save_to is not None:
@@ -482,14 +489,14 @@ class _Work:
         return StartChoice()
 
 
-def _why_plain(plan: Plan) -> str:
+def _explain_plain(plan: Plan) -> str:
     left_by = plan.options.get("left_by")
     if left_by is None:
         return f"Spark's own restart does it: {plan.promise.because}"
     return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
 
 
-def _allowed(target: Target, options: PlanOptions) -> PlanOptions:
+def _add_allowed(target: Target, options: PlanOptions) -> PlanOptions:
     """With what the policy of the target's pipeline accepts, and how it starts a query afresh."""
     pipeline = target.pipeline
     if pipeline is None:

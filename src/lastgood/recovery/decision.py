@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.diagnosis.findings import Finding
-from lastgood.errors import LastgoodError, command_line
+from lastgood.errors import LastgoodError, format_command_line
 from lastgood.ladder.tally import FailedBatch
 from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery
-from lastgood.recovery.driver_death import word_needed
+from lastgood.recovery.driver_death import list_words_needed
 from lastgood.settings.config import Config
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 class Verdict(enum.Enum):
@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
 class Decision(JsonValue):
     """What `recover` came to."""
 
-    json = form("*_made decision=verdict because file next error warning failed", texts="file")
+    json = make_form("*_made decision=verdict because file next error warning failed", texts="file")
     """What `recover --format json` prints: the plan, what became of it, and the decision."""
 
     verdict: Verdict
@@ -68,8 +68,8 @@ class Decision(JsonValue):
         if self.next is not None:
             return self.next
         if self.file is not None:
-            words = () if self.plan is None else word_needed(self.plan.checkpoint, config, self.plan)
-            return command_line("apply", self.file, *words)
+            words = () if self.plan is None else list_words_needed(self.plan.checkpoint, config, self.plan)
+            return format_command_line("apply", self.file, *words)
         return None if self.error is None else self.error.next
 
     @property

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Plan
-from lastgood.redaction import as_told, redacted_words
+from lastgood.redaction import redact_told, redact_words
 from lastgood.settings.config import Config
-from lastgood.settings.target import word_of_death
+from lastgood.settings.target import list_words_of_death
 from lastgood.storage.reading import parse_location
 
 CHECK_SECONDS = 60.0
@@ -24,7 +24,7 @@ class DriverNotProvenDeadError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-def driver_shut_out(plan: Plan) -> str | None:
+def explain_driver_shut_out(plan: Plan) -> str | None:
     """Why it does not matter whether a driver is alive; one line for a person, None if it does.
 
     A driver that is alive stands inside the newest plan, which is not committed. The seal lets none start; the number
@@ -39,7 +39,7 @@ def driver_shut_out(plan: Plan) -> str | None:
     return f"none is needed: batch {used[0].used_up} is used up, and a driver inside it can write nothing any more"
 
 
-def word_needed(checkpoint: str, config: Config, plan: Plan | None = None) -> tuple[str, ...]:
+def list_words_needed(checkpoint: str, config: Config, plan: Plan | None = None) -> tuple[str, ...]:
     """What a person who types `apply` or `undo` here has to add, having seen that the driver is dead; often nothing.
 
     Args:
@@ -47,9 +47,9 @@ def word_needed(checkpoint: str, config: Config, plan: Plan | None = None) -> tu
         config: Of this command.
         plan: Is to be carried out; None: a recovery is to be taken back, for which the driver has to be dead.
     """
-    if plan is not None and (not plan.steps or driver_shut_out(plan) is not None):
+    if plan is not None and (not plan.steps or explain_driver_shut_out(plan) is not None):
         return ()
-    return word_of_death(checkpoint, config)
+    return list_words_of_death(checkpoint, config)
 
 
 def prove_driver_dead(
@@ -97,15 +97,15 @@ def prove_driver_dead(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DriverNotProvenDeadError(
             "driver_check gave no answer",
-            subject=" ".join(redacted_words(check)),
+            subject=" ".join(redact_words(check)),
             found=str(error),
             expected="exit code 0",
         ) from error
     if done.returncode != 0:
         raise DriverNotProvenDeadError(
             "driver_check does not say that the driver is dead",
-            subject=" ".join(redacted_words(check)),
-            found=f"exit code {done.returncode} {as_told((done.stdout + done.stderr).strip())[-200:]}".strip(),
+            subject=" ".join(redact_words(check)),
+            found=f"exit code {done.returncode} {redact_told((done.stdout + done.stderr).strip())[-200:]}".strip(),
             expected="exit code 0",
         )
-    return f"driver_check: {' '.join(redacted_words(check))}"
+    return f"driver_check: {' '.join(redact_words(check))}"

@@ -13,16 +13,16 @@ from typing import Any
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.journal.lease import Lease, LeaseLostError, unless_overtaken
+from lastgood.journal.lease import Lease, LeaseLostError, raise_if_overtaken
 from lastgood.journal.room import RecoveryStage, Room
-from lastgood.journal.seal import put_up, seal_of, stands, take_down
+from lastgood.journal.seal import is_in_place, list_seal_files, put_up, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
-from lastgood.planning.steps import digest, files_after, files_before
-from lastgood.recovery.driver_death import word_needed
+from lastgood.planning.steps import compute_digest, list_files_after, list_files_before
+from lastgood.recovery.driver_death import list_words_needed
 from lastgood.settings.config import Config
-from lastgood.sinks.changes import fence_at
+from lastgood.sinks.changes import find_fencing
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
-from lastgood.steps.kinds import carried
+from lastgood.steps.kinds import open_carrying
 from lastgood.steps.step import Step
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
@@ -117,7 +117,7 @@ class Engine:
             self._carried(step).require_means()
         changed = {step.sink for step in self._plan.steps}  # a step needs no less than a fence
         for sink in self._plan.sinks:
-            fence = fence_at(sink.kind)
+            fence = find_fencing(sink.kind)
             if sink.fence is not None and fence is not None and sink.location not in changed:
                 fence.require_means(self._site, sink.location)
 
@@ -133,7 +133,7 @@ class Engine:
             LeaseLostError: somebody else has taken over.
             StorageError: the storage does not answer (subclasses); the seal stands.
         """
-        with unless_overtaken(self._lease):
+        with raise_if_overtaken(self._lease):
             return self._apply(proof)
 
     def _apply(self, proof: str) -> Done:
@@ -157,7 +157,7 @@ class Engine:
             UndoRefusedError: the query has moved since.
             CheckpointChangedError, LeaseLostError, StorageError: as `apply`.
         """
-        with unless_overtaken(self._lease):
+        with raise_if_overtaken(self._lease):
             return self._take_back(proof)
 
     def _take_back(self, proof: str) -> Done:
@@ -237,7 +237,7 @@ class Engine:
     def _seal(self, seal: Sequence[str]) -> Sequence[str]:
         """Put up the seal, but where a step has written or will rewrite; gives the parts that have to stand."""
         self._lease.check()
-        left = files_after(self._plan.steps)
+        left = list_files_after(self._plan.steps)
         parts = [path for path in seal if path not in left or not self._read(path)]
         taken = put_up(self._room, parts, self._lease.check)
         if taken is not None:
@@ -247,7 +247,7 @@ class Engine:
     def _require_standing(self, parts: Iterable[str]) -> None:
         """See that no driver has put its file over the seal: it looks whether there is one, and then writes."""
         for path in parts:
-            if not stands(self._room, path):
+            if not is_in_place(self._room, path):
                 raise self._stale("a driver has gone on meanwhile", path, "another file than the seal")
 
     def _fence(self) -> None:
@@ -257,7 +257,7 @@ class Engine:
                 continue
             self._lease.check()
             self._tell(f"fencing {sink.location}: a batch that is being written fails")
-            fence = fence_at(sink.kind)
+            fence = find_fencing(sink.kind)
             if fence is None:
                 raise self._stale("a sink can no longer be fenced", sink.location, f"a sink of the kind {sink.kind}")
             obstacle = fence.put_up(self._site, sink.location, sink.fence)
@@ -268,11 +268,11 @@ class Engine:
         """See that logs, guarded files and sinks are as they were when the plan was made."""
         hidden = self._plan.seal if sealed else ()
         for folder, names in self._plan.listings.items():
-            if names != listing_digest(self._room.storage, self._room.file(folder), folder, hidden):
+            if names != compute_listing_digest(self._room.storage, self._room.file(folder), folder, hidden):
                 raise self._stale("other files are there than when the plan was made", folder)
         for path, expected in self._plan.guards.items():
             found = self._read(path)
-            if digest(found) != expected and not (path in hidden and found == b""):
+            if compute_digest(found) != expected and not (path in hidden and found == b""):
                 raise self._stale("a file is not as it was when the plan was made", path)
         for step in self._plan.steps:
             if not self._carried(step).is_as_planned(hidden):
@@ -312,7 +312,7 @@ class Engine:
         self._lease.check()
         self._tell(what)
         try:
-            with unless_overtaken(self._lease):
+            with raise_if_overtaken(self._lease):
                 act(self._carried(step))
         except LeaseLostError:
             stage = self._room.stage()
@@ -321,7 +321,7 @@ class Engine:
             raise
 
     def _carried(self, step: Step) -> Carrying:
-        return carried(step, self._site)
+        return open_carrying(step, self._site)
 
     # How it ends.
 
@@ -331,7 +331,8 @@ class Engine:
         ours = self._temporary(seal, settled)
         if self._room.stage() is not settled:
             names = {
-                log: listing_digest(self._room.storage, self._room.file(log), log, ours) for log in (OFFSETS, COMMITS)
+                log: compute_listing_digest(self._room.storage, self._room.file(log), log, ours)
+                for log in (OFFSETS, COMMITS)
             }
             self._room.enter(settled, self._facts(listings=names))
         self._tell("taking the seal away")
@@ -344,13 +345,13 @@ class Engine:
     def _temporary(self, seal: Sequence[str], settled: RecoveryStage) -> tuple[str, ...]:
         """The parts of a seal where no file is in the end."""
         steps = self._plan.steps
-        there = files_after(steps) if settled is RecoveryStage.APPLIED else files_before(steps)
+        there = list_files_after(steps) if settled is RecoveryStage.APPLIED else list_files_before(steps)
         return tuple(path for path in seal if there.get(path) is None)
 
     def _require_unmoved(self, sealed: Sequence[str] = ()) -> None:
         """See that no batch was planned or committed, and no touched file changed, since the seal was taken away."""
         for folder, names in self._room.listings().items():
-            if names != listing_digest(self._room.storage, self._room.file(folder), folder, sealed):
+            if names != compute_listing_digest(self._room.storage, self._room.file(folder), folder, sealed):
                 raise self._moved(self._room.file(folder))
         for step in self._plan.steps:
             if not self._carried(step).is_done(sealed):
@@ -363,7 +364,7 @@ class Engine:
 
     def _require_seal(self, seal: Sequence[str]) -> None:
         """See that the seal still stands, or what a step has written over it."""
-        left = files_after(self._plan.steps)
+        left = list_files_after(self._plan.steps)
         for path in seal:
             if self._read(path) not in (b"", left.get(path) or b""):
                 raise CheckpointChangedError(
@@ -377,7 +378,7 @@ class Engine:
         """A seal for the checkpoint as it stands, which also holds when it is as it was before."""
         planned, committed = (self._newest(log) for log in (OFFSETS, COMMITS))
         before = self._plan.position.get("planned")
-        return seal_of(planned, committed, before if isinstance(before, int) else None)
+        return list_seal_files(planned, committed, before if isinstance(before, int) else None)
 
     def _newest(self, log: str) -> int | None:
         names = self._room.storage.names(self._room.file(log)) or ()
@@ -392,7 +393,7 @@ class Engine:
         return {"at_ms": self._now_ms, "lease": self._lease.number, **more}
 
     def _undo_command(self) -> str:
-        return self._looking("undo", self._plan.recovery, *word_needed(str(self._room.checkpoint), self._config))
+        return self._looking("undo", self._plan.recovery, *list_words_needed(str(self._room.checkpoint), self._config))
 
     def _looking(self, verb: str, *options: str) -> str:
         """A command about the query, which looks where the plan did."""
@@ -433,14 +434,14 @@ def require_answers(planned: Sequence[PlannedSink], shown: Sequence[PlannedSink]
             )
 
 
-def listing_digest(storage: Storage, location: Location, folder: str, hidden: Iterable[str] = ()) -> str:
+def compute_listing_digest(storage: Storage, location: Location, folder: str, hidden: Iterable[str] = ()) -> str:
     """What tells whether a folder of the logs holds other entries than before; what is hidden does not count."""
     names = {name for name in storage.names(location) or () if not name.startswith(".")}
     names -= {path.removeprefix(f"{folder}/") for path in hidden if path.startswith(f"{folder}/")}
-    return digest("\n".join(sorted(names)).encode()) or ""
+    return compute_digest("\n".join(sorted(names)).encode()) or ""
 
 
-def log_folders(storage: Storage, checkpoint: Location) -> list[str]:
+def list_log_folders(storage: Storage, checkpoint: Location) -> list[str]:
     """The folders of a checkpoint whose names a plan rests on."""
     sources = sorted(name.rstrip("/") for name in storage.names(checkpoint / SOURCES) or () if name.endswith("/"))
     return [OFFSETS, COMMITS, *(f"{SOURCES}/{name}" for name in sources)]

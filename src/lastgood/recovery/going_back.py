@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lastgood.journal.room import RecoveryStage, Room, newest_first
-from lastgood.observe.offsets import offsets_after
+from lastgood.journal.room import RecoveryStage, Room, list_newest_first
+from lastgood.observe.offsets import find_offsets_after
 from lastgood.planning.plan import Plan
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges
@@ -29,13 +29,13 @@ def has_passed(target: Target) -> bool:
     """
     checkpoint = target.location
     storage = open_writable(checkpoint)
-    for recovery in newest_first(storage, checkpoint):
+    for recovery in list_newest_first(storage, checkpoint):
         room = Room(checkpoint, recovery, storage, target.keys())
         if room.stage() is not RecoveryStage.CLOSED:
             continue
         again = _read_again(room.plan())
         if again:
-            standing = offsets_after(target)
+            standing = find_offsets_after(target)
             return standing.is_committed and all(_is_beyond(standing.sources.values(), each) for each in again)
     return True
 

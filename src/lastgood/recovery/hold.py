@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 import psutil
 
-from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, shows_process
+from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, make_process_command
 from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, StorageDeniedError
@@ -67,7 +67,7 @@ def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReaso
         CheckpointHeldError: another process holds it; names it.
         StorageError: the lock file cannot be written (subclasses).
     """
-    with _writing(lock_file):
+    with _explain_write_errors(lock_file):
         # Whoever can write beside the checkpoint could let a link, or a second name, lead to a file of ours.
         tree = Tree(str(lock_file.parent).removesuffix(WORK_SUFFIX))
         tree.place(str(lock_file), make=True)
@@ -77,10 +77,10 @@ def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReaso
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise _held(location, os.pread(descriptor, 4096, 0)) from error
-        with _writing(lock_file):
+            raise _make_held_error(location, os.pread(descriptor, 4096, 0)) from error
+        with _explain_write_errors(lock_file):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _holder(work), 0)
+            os.pwrite(descriptor, _encode_holder(work), 0)
         yield descriptor
         os.ftruncate(descriptor, 0)
     finally:
@@ -98,7 +98,7 @@ def _require_own(lock_file: Path, told: os.stat_result) -> None:
         )
 
 
-def lock_file(location: Location) -> Path:
+def locate_lock_file(location: Location) -> Path:
     """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
     if location.scheme == "file":
         return Path(location.sibling(WORK_SUFFIX).path) / "run.lock"
@@ -107,7 +107,7 @@ def lock_file(location: Location) -> Path:
 
 
 @contextlib.contextmanager
-def _writing(lock_file: Path) -> Iterator[None]:
+def _explain_write_errors(lock_file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -130,20 +130,20 @@ class _Holder(JsonValue):
     work: HoldReason = HoldReason.RUN
 
 
-def _holder(work: HoldReason) -> bytes:
+def _encode_holder(work: HoldReason) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     who = _Holder(os.getpid(), socket.gethostname(), since, work)
     return json.dumps(who.to_json()).encode()
 
 
-def _held(location: str, holder: bytes) -> CheckpointHeldError:
+def _make_held_error(location: str, holder: bytes) -> CheckpointHeldError:
     work: HoldReason | None = None
     found, ask = "a process that has not written its name", None
     with contextlib.suppress(ValueError):  # before it writes, or at its end
         who = _Holder.from_json(read_json(holder))
         pid, host, since, work = who.pid, who.host, who.since, who.work
         if is_pid(pid):
-            found, ask = f"process {pid} on {host}, since {since}", shows_process(pid, host)
+            found, ask = f"process {pid} on {host}, since {since}", make_process_command(pid, host)
             if host == socket.gethostname() and not psutil.pid_exists(pid):
                 found, ask = f"the driver of {found}, which has died: it is being ended", None
     return CheckpointHeldError(

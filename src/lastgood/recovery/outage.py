@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.layout import COMMITS
 from lastgood.errors import LastgoodError, Retry
-from lastgood.journal.room import recoveries, recoveries_folder
-from lastgood.ladder.outage import Signs, duration, outage_seconds
+from lastgood.journal.room import list_recoveries, locate_recoveries
+from lastgood.ladder.outage import Signs, format_duration, measure_outage
 from lastgood.observe.positions import StartChoice
 from lastgood.observe.progress import LogWatch
 from lastgood.recovery.decision import Decision, Verdict
@@ -18,7 +18,7 @@ from lastgood.storage.reading import Location, Storage, open_storage
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A query was down for longer than `after_outage`."""
+    """A query was down for longer than `decide_after_outage`."""
 
     seconds: float
     """Since its newest commit, or since the command was last seen running."""
@@ -27,8 +27,8 @@ class Outage:
     @property
     def because(self) -> str:
         """One line for a person."""
-        bound = duration(self.policy.after_outage_seconds or 0)
-        return f"the query was down for {duration(self.seconds)}, and after_outage is {bound}"
+        bound = format_duration(self.policy.after_outage_seconds or 0)
+        return f"the query was down for {format_duration(self.seconds)}, and after_outage is {bound}"
 
     @property
     def way(self) -> tuple[str, StartChoice] | None:
@@ -40,7 +40,7 @@ class Outage:
         return ways.get(self.policy.outage_start)
 
 
-def outage_of(
+def find_outage(
     location: Location,
     policy: Policy,
     *,
@@ -71,14 +71,14 @@ def outage_of(
     if committed_ms is None:
         tell(f"nobody tells when batch {batch} was committed: after_outage is left out of account")
         return None
-    signs = Signs(committed_ms=committed_ms, repaired_ms=_repaired_ms(storage, location), running_ms=running_ms)
-    seconds = outage_seconds(policy, signs, now_ms)
+    signs = Signs(committed_ms=committed_ms, repaired_ms=_find_repaired_ms(storage, location), running_ms=running_ms)
+    seconds = measure_outage(policy, signs, now_ms)
     if seconds is None:
         return None
     return Outage(seconds, policy)
 
 
-def after_outage(outage: Outage, decide: Callable[[str, StartChoice], Decision], go_on: str) -> Decision:
+def decide_after_outage(outage: Outage, decide: Callable[[str, StartChoice], Decision], go_on: str) -> Decision:
     """What the policy wants after an outage: done, or left to a person.
 
     Args:
@@ -100,10 +100,10 @@ def after_outage(outage: Outage, decide: Callable[[str, StartChoice], Decision],
     return replace(decision, because=because, next=decision.next or (None if decision.file else go_on))
 
 
-def _repaired_ms(storage: Storage, location: Location) -> int | None:
+def _find_repaired_ms(storage: Storage, location: Location) -> int | None:
     """When something was last noted down of the newest recovery: by the same clock as a commit."""
-    newest = max(recoveries(storage, location), default=None)
+    newest = max(list_recoveries(storage, location), default=None)
     if newest is None:
         return None
-    stages = storage.scan(recoveries_folder(location) / newest) or ()
+    stages = storage.scan(locate_recoveries(location) / newest) or ()
     return max((each.modified_ms for each in stages if each.modified_ms is not None), default=None)

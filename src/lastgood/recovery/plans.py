@@ -13,41 +13,41 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
 from lastgood.ids import make_id
 from lastgood.journal.left_behind import MARKS
-from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries, require_no_open
-from lastgood.journal.seal import seal_of
-from lastgood.observe.evidence import EvidenceOptions, start_words
-from lastgood.observe.open_query import OpenQuery, now_ms
-from lastgood.observe.positions import StartChoice, chosen_offsets
-from lastgood.observe.seeds import other_seeds, seed, seed_by_default
-from lastgood.observe.sinks_back import sink_steps
+from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, list_recoveries, require_no_open
+from lastgood.journal.seal import list_seal_files
+from lastgood.observe.evidence import EvidenceOptions, list_start_words
+from lastgood.observe.open_query import OpenQuery, read_clock_ms
+from lastgood.observe.positions import StartChoice, choose_offsets
+from lastgood.observe.seeds import choose_seed, list_other_seeds, make_seed
+from lastgood.observe.sinks_back import make_sink_steps
 from lastgood.observe.survey import (
+    add_repair_facts,
+    add_wanted,
     describe_sinks,
     find_left_out,
     make_promise,
-    shown_by,
+    observe_through,
     survey,
-    with_repair_facts,
-    with_sinks_back,
-    with_wanted,
+    take_sinks_back,
 )
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
 from lastgood.planning.goals.values import FreshGoal
-from lastgood.planning.leaving import marks_of, untold
+from lastgood.planning.leaving import collect_marks, list_untold_sinks
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
-from lastgood.planning.planner import alternatives, draft, ranked
-from lastgood.planning.price import Guarantee, Waiver, needed
-from lastgood.planning.standing import seen_as
-from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
-from lastgood.query.observation import LeftBehind, Observation, views_of
+from lastgood.planning.planner import draft, list_alternatives, rank_alternatives
+from lastgood.planning.price import Guarantee, Waiver, list_waivers_needed
+from lastgood.planning.standing import see_as
+from lastgood.planning.steps import FileStep, MoveStep, compute_digest, list_files_after, sort_steps
+from lastgood.query.observation import LeftBehind, Observation, make_views
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.prediction.source_replay import taken_for_kafka, taken_for_tables
-from lastgood.recovery.engine import listing_digest, log_folders
+from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_tables
+from lastgood.recovery.engine import compute_listing_digest, list_log_folders
 from lastgood.recovery.prover import Prover, Tell
-from lastgood.recovery.start_file import start_steps
-from lastgood.recovery.topic_notes import topic_ids_of
+from lastgood.recovery.start_file import make_start_steps
+from lastgood.recovery.topic_notes import collect_topic_ids
 from lastgood.settings.target import Target
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
@@ -89,7 +89,7 @@ class PlanOptions:
 
     def start_words(self) -> tuple[str, ...]:
         """What was said of the Spark that will start."""
-        return start_words(self.spark, fail_on_data_loss=self.fail_on_data_loss)
+        return list_start_words(self.spark, fail_on_data_loss=self.fail_on_data_loss)
 
     def goal_words(self) -> tuple[str, ...]:
         """The goal, and where to start."""
@@ -135,17 +135,17 @@ def make_plan(
         fail_on_data_loss=options.fail_on_data_loss,
         may_be_missing=is_begun_anew(options.goal),
     )
-    found = with_wanted(found, options.goal_words(), options.accept)
+    found = add_wanted(found, options.goal_words(), options.accept)
     require_no_open(found.storage, found.location, found.seen.asked, target.config)
-    found = _with_start_file(found, options.via or options.named or target.policy.via)
-    found = with_repair_facts(found)
-    goal = _goal(options, found)
-    drafted = _with_seeds(draft(found.seen, goal, found.spark), goal, found)
-    plan = _whole(found, goal, drafted, options)
+    found = _add_start_file(found, options.via or options.named or target.policy.via)
+    found = add_repair_facts(found)
+    goal = _choose_goal(options, found)
+    drafted = _add_seeds(draft(found.seen, goal, found.spark), goal, found)
+    plan = _complete_plan(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
 
 
-def _with_start_file(found: OpenQuery, named: StartFile | None) -> OpenQuery:
+def _add_start_file(found: OpenQuery, named: StartFile | None) -> OpenQuery:
     """The same, knowing whether the application is still told where to begin on a checkpoint that was left behind.
 
     What lies beside the checkpoint never says which file is opened: only one that is named here is.
@@ -160,11 +160,11 @@ def _with_start_file(found: OpenQuery, named: StartFile | None) -> OpenQuery:
     if file.identity != parse_location(left.file.location).identity:
         return found
     content = open_storage(file).read(file, limit=LOG_BYTES_MAX)
-    says = left.file.says(content, _all_starts(left))
+    says = left.file.says(content, _merge_starts(left))
     return replace(found, seen=replace(found.seen, left=replace(left, says=says)))
 
 
-def _goal(options: PlanOptions, found: OpenQuery) -> Goal:
+def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
     where, kind = options.where, GOAL_KINDS[options.goal]
     if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
@@ -175,65 +175,65 @@ def _goal(options: PlanOptions, found: OpenQuery) -> Goal:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
-        return kind.make(*chosen_offsets(where, found))
+        return kind.make(*choose_offsets(where, found))
     if options.via is not None:
         left, asked = found.seen.left, (*options.goal_words(), *options.start_words())
         if left is not None and left.says and (not where.is_chosen or asked == left.asked):
             # The same once more, before a batch was planned: it is done already, and no log is left to do it by.
             goal = FreshGoal(left.starts, f"recovery {left.recovery} said")
         else:
-            goal = seed(found, where if where.is_chosen else StartChoice(at_sink=True))
+            goal = make_seed(found, where if where.is_chosen else StartChoice(at_sink=True))
         file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
         via = replace(options.via, location=file)
         return replace(goal, via=via, takes_any_number=options.takes_any_number)
-    return seed(found, where) if where.is_chosen else seed_by_default(found)
+    return make_seed(found, where) if where.is_chosen else choose_seed(found)
 
 
-def _with_seeds(drafted: Draft, goal: Goal, found: OpenQuery) -> Draft:
+def _add_seeds(drafted: Draft, goal: Goal, found: OpenQuery) -> Draft:
     """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
     if not isinstance(goal, FreshGoal) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
         return drafted
-    others = alternatives(found.seen, other_seeds(found, goal), found.spark)
-    return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
+    others = list_alternatives(found.seen, list_other_seeds(found, goal), found.spark)
+    return replace(drafted, alternatives=rank_alternatives((*others, *drafted.alternatives)))
 
 
-def _whole(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
+def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
     """A plan from a draft: what the files are that it touches, how they are sealed, and what Spark will do then."""
     storage, location = found.storage, found.location
     contents = _read_all(found, [*(edit.path for edit in drafted.edits), *drafted.guards, METADATA])
     edits = [edit for edit in drafted.edits if contents[edit.path] != edit.after]
-    steps: tuple[Step, ...] = in_order(
+    steps: tuple[Step, ...] = sort_steps(
         [
-            *(FileStep(each.path, digest(contents[each.path]), each.after, each.why) for each in edits),
-            *_measured(found, drafted.moves),
-            *sink_steps(drafted.sinks),
-            *([] if drafted.start is None else start_steps(drafted.start, location)),
+            *(FileStep(each.path, compute_digest(contents[each.path]), each.after, each.why) for each in edits),
+            *_measure_moves(found, drafted.moves),
+            *make_sink_steps(drafted.sinks),
+            *([] if drafted.start is None else make_start_steps(drafted.start, location)),
         ]
     )
-    then = OverlayStorage(storage, location, files_after(steps))
-    promise = make_promise(with_sinks_back(found, drafted.sinks), then)
-    _require_run(found, promise, replace(shown_by(found, then), sinks=_sinks_then(found, drafted)))
+    then = OverlayStorage(storage, location, list_files_after(steps))
+    promise = make_promise(take_sinks_back(found, drafted.sinks), then)
+    _require_run(found, promise, replace(observe_through(found, then), sinks=_predict_sinks(found, drafted)))
     if not steps:
         _require_served(found, then, promise)
     position = locate(found.seen.checkpoint, found.seen.sinks)
     touched = {step.path for step in steps}
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
-    at_ms = now_ms()
+    at_ms = read_clock_ms()
     plan = Plan(
         recovery=make_id(at_ms),
         goal=goal.name,
         options={
             **goal.to_json(),
-            **_reckoned(found, drafted, options, then, promise),
-            **topic_ids_of(found.seen),
+            **_reckon_start(found, drafted, options, then, promise),
+            **collect_topic_ids(found.seen),
             ASKED: [*options.goal_words(), *options.start_words()],
-            **_left_behind(found, drafted),
+            **_describe_left_behind(found, drafted),
         },
         checkpoint=str(location),
         query_id=found.query_id,
         guarantee=drafted.guarantee,
-        rests_on=(*drafted.rests_on, *_taken_for_granted(found), *_still_to_come(found)),
-        needs=_needs(drafted, options),
+        rests_on=(*drafted.rests_on, *_list_taken_for_granted(found), *_list_still_to_come(found)),
+        needs=_list_needs(drafted, options),
         accepted=options.accept,
         position=position.to_json(),
         promise=promise,
@@ -247,28 +247,28 @@ def _whole(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOptions) -
     )
     if not steps:
         return plan
-    folders = log_folders(storage, location)
+    folders = list_log_folders(storage, location)
     return replace(
         plan,
-        seal=seal_of(position.planned, position.committed, _newest_plan(then, found)),
-        listings={folder: listing_digest(storage, location / folder, folder) for folder in folders},
-        guards={path: digest(contents[path]) for path in sorted(guarded)},
+        seal=list_seal_files(position.planned, position.committed, _find_newest_planned(then, found)),
+        listings={folder: compute_listing_digest(storage, location / folder, folder) for folder in folders},
+        guards={path: compute_digest(contents[path]) for path in sorted(guarded)},
     )
 
 
-def _taken_for_granted(found: OpenQuery) -> list[str]:
+def _list_taken_for_granted(found: OpenQuery) -> list[str]:
     """What a promise rests on of sources that nobody was asked about, though they could be; one line each."""
-    return [*taken_for_kafka(found.seen, found.initial), *taken_for_tables(found.seen)]
+    return [*list_taken_for_kafka(found.seen, found.initial), *list_taken_for_tables(found.seen)]
 
 
-def _reckoned(
+def _reckon_start(
     found: OpenQuery, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise
 ) -> dict[str, Any]:
     """How the query is started, and what it will not find then without a word."""
     told = None if drafted.start is None else drafted.start.offsets
     if told is None and options.fail_on_data_loss:
         return {"fail_on_data_loss": True}
-    missing = find_left_out(with_sinks_back(found, drafted.sinks), then, promise, told)
+    missing = find_left_out(take_sinks_back(found, drafted.sinks), then, promise, told)
     return {
         "fail_on_data_loss": options.fail_on_data_loss,
         "left_out": None if missing is None else list(missing),
@@ -276,10 +276,10 @@ def _reckoned(
     }
 
 
-def _still_to_come(found: OpenQuery) -> tuple[str, ...]:
+def _list_still_to_come(found: OpenQuery) -> tuple[str, ...]:
     """What the newest recovery costs, where its first batch is not committed yet: this plan does not count it."""
     storage, committed = open_writable(found.location), found.seen.checkpoint.last_committed
-    done = recoveries(storage, found.location)
+    done = list_recoveries(storage, found.location)
     if not done:
         return ()
     room = Room(found.location, done[-1], storage)
@@ -294,51 +294,51 @@ def _still_to_come(found: OpenQuery) -> tuple[str, ...]:
     return (f"recovery {done[-1]}, which is {before.guarantee.value}: what it costs is not counted here",)
 
 
-def _left_behind(found: OpenQuery, drafted: Draft) -> dict[str, Any]:
+def _describe_left_behind(found: OpenQuery, drafted: Draft) -> dict[str, Any]:
     """What tells later whether a query has begun on the checkpoint that is left behind; or where it begins on one."""
     left = found.seen.left
     if drafted.start is not None:
-        return {MARKS: marks_of(found.seen.sinks, found.query_id)}
+        return {MARKS: collect_marks(found.seen.sinks, found.query_id)}
     if left is None or drafted.edits:
         return {}
     offsets = {source_id: offsets_to_json(each) for source_id, each in left.starts.items()}
-    has_begun = None if untold(found.seen) or not found.seen.sinks else False
+    has_begun = None if list_untold_sinks(found.seen) or not found.seen.sinks else False
     return {
         "left_by": left.recovery,
         "has_begun": has_begun,
         "offsets": offsets,
-        "starts_at": offsets_to_json(_all_starts(left)),
+        "starts_at": offsets_to_json(_merge_starts(left)),
     }
 
 
-def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
+def _list_needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
     """What a person still has to accept; not that Spark's own restart may write a batch twice, as it always may."""
     duplicates = any(source.writes_twice for source in drafted.sources)
-    wanted = needed(drafted.guarantee, options.accept, duplicates=duplicates)
+    wanted = list_waivers_needed(drafted.guarantee, options.accept, duplicates=duplicates)
     return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 
 
-def _measured(found: OpenQuery, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
+def _measure_moves(found: OpenQuery, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
     """The same with the size of each file: a listing does not tell it of every one."""
     for step in moves:
         entry = found.storage.stat(found.location / step.path)
         yield step if entry is None or entry.size is None else replace(step, size=entry.size)
 
 
-def _newest_plan(then: Storage, found: OpenQuery) -> int | None:
+def _find_newest_planned(then: Storage, found: OpenQuery) -> int | None:
     names = then.names(found.location / "offsets") or ()
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
-def _sinks_then(found: OpenQuery, drafted: Draft) -> tuple[SinkEvidence, ...]:
+def _predict_sinks(found: OpenQuery, drafted: Draft) -> tuple[SinkEvidence, ...]:
     """What the sinks show of the query as it will be: under another id they may know nothing of it."""
-    world = with_sinks_back(found, drafted.sinks).seen
+    world = take_sinks_back(found, drafted.sinks).seen
     query = next((each for each in drafted.edits if each.path == METADATA), None)
     if query is None:
         return world.sinks
     renamed = None if query.after is None else parse_query_metadata(query.after)
     query_id = renamed.query_id if isinstance(renamed, QueryMetadata) else ""
-    return seen_as(world, query_id, asked_as=found.query_id).sinks
+    return see_as(world, query_id, asked_as=found.query_id).sinks
 
 
 def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:
@@ -351,7 +351,7 @@ def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:
             effect="nothing has been changed",
             next=found.seen.command("diagnose"),
         )
-    for view in views_of(then):
+    for view in make_views(then):
         sink = view.sink
         if view.next_new in view.would_drop:  # what it does with a batch that runs again, the word of the plan says
             would = "would" if sink.skips_known else "may"
@@ -369,7 +369,7 @@ def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:
     left = found.seen.left
     if left is None:
         return
-    missing = find_left_out(found, then, promise, _all_starts(left))
+    missing = find_left_out(found, then, promise, _merge_starts(left))
     if missing:
         raise RepairRefusedError(
             "records have expired since the checkpoint was left behind, where the application is told to begin",
@@ -381,7 +381,7 @@ def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:
         )
 
 
-def _all_starts(left: LeftBehind) -> Offsets:
+def _merge_starts(left: LeftBehind) -> Offsets:
     return {topic: parts for each in left.starts.values() for topic, parts in each.items()}
 
 

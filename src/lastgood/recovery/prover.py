@@ -31,22 +31,22 @@ from lastgood.checkpoint.offsets import SourceLine
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.errors import ExtraMissingError
-from lastgood.failures.classify import failure_of
+from lastgood.failures.classify import classify_causes
 from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit
+from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, find_default_spark, submit
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.plan import Plan
 from lastgood.planning.proof import Proof
-from lastgood.planning.proving import Expected, contradiction, disproved, expected
-from lastgood.planning.steps import files_after
+from lastgood.planning.proving import Expected, expect_first_batch, find_contradiction, make_disproved_error
+from lastgood.planning.steps import list_files_after
 from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java, find_java
 from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import ChainedException
-from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, stubs
-from lastgood.redaction import as_told
+from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, make_stubs
+from lastgood.redaction import redact_told
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Storage
@@ -79,7 +79,7 @@ class Prover:
         """
         if find_spec("pyspark") is None:
             raise ExtraMissingError(extra="spark", module="pyspark", needed_for="plan --prove")
-        return cls(default_spark(), find_java(os.environ))
+        return cls(find_default_spark(), find_java(os.environ))
 
     def prove(self, plan: Plan, found: OpenQuery, tell: Tell = lambda _: None) -> Plan:
         """The plan with its proof, or with the reason why there is none. Nothing is written but to a temporary folder.
@@ -94,15 +94,15 @@ class Prover:
             JarsUnavailableError: the JVM parts for Kafka or Delta cannot be had.
             StorageError: the checkpoint cannot be read (subclasses).
         """
-        changed = files_after(plan.steps)
+        changed = list_files_after(plan.steps)
         then = OverlayStorage(found.storage, found.location, changed)
         checkpoint = read_checkpoint(then, found.location, batches=BATCHES)
         try:
-            sources = stubs(checkpoint, found, fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)))
+            sources = make_stubs(checkpoint, found, fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)))
             told = self._tried(then, checkpoint, found, sources, tell)
         except NoStubError as error:
             return replace(plan, proof=Proof(is_proven=False, spark=self.environment.version, because=str(error)))
-        return replace(plan, proof=_judged(plan, checkpoint, found, told))
+        return replace(plan, proof=_judge(plan, checkpoint, found, told))
 
     def _tried(
         self, then: Storage, checkpoint: Checkpoint, found: OpenQuery, sources: tuple[Stub, ...], tell: Tell
@@ -124,7 +124,7 @@ class Prover:
             spec = {"checkpoint": str(folder / "checkpoint"), "sources": told, "seconds": _BATCH_SECONDS}
             question.write_text(json.dumps(spec))
             tell(f"starting Spark {self.environment.version} on the copy")
-            ending = self._run([str(question), str(answer)], jars, _conf(checkpoint, folder), log)
+            ending = self._run([str(question), str(answer)], jars, _make_conf(checkpoint, folder), log)
             if not answer.exists():
                 how = f"ended with {ending}" if ending else f"gave no answer within {_JOB_SECONDS:g} s"
                 raise NoStubError(f"Spark {self.environment.version} {how}; see {log}")
@@ -152,7 +152,7 @@ class Prover:
             return child.wait(_JOB_SECONDS)
 
 
-def _conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
+def _make_conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
     """Settings beside those of a small session: what the logs ask for, and a place for all that Spark writes."""
     java = f"{SMALL_CONF['spark.driver.extraJavaOptions']} -XX:-UsePerfData -Djava.io.tmpdir={folder}"
     conf = {
@@ -171,7 +171,7 @@ def _conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
 
 def _copy(then: Storage, found: OpenQuery, folder: Path) -> None:
     """Copy the logs as the plan leaves them; not the state, which may be large, and which the stub has not."""
-    paths = list(_paths(then, found))
+    paths = list(_list_paths(then, found))
     with ThreadPoolExecutor(then.parallel) as pool:
         contents = pool.map(lambda path: then.read(found.location / path, limit=LOG_BYTES_MAX), paths)
         for path, content in zip(paths, contents, strict=True):
@@ -182,14 +182,14 @@ def _copy(then: Storage, found: OpenQuery, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
 
-def _paths(then: Storage, found: OpenQuery) -> Iterator[str]:
+def _list_paths(then: Storage, found: OpenQuery) -> Iterator[str]:
     """Every file that Spark looks at; beside a file of an object store nobody looks at a `.crc`."""
     for path in (METADATA, f".{METADATA}.crc"):
         if found.seen.is_local or path == METADATA:
             yield path
     for log in (OFFSETS, COMMITS, SOURCES):
         paths = (f"{log}/{entry.name}" for entry in then.walk(found.location / log) or ())
-        batches = {path: batch for path in paths if (batch := _batch_of(path)) is not None}
+        batches = {path: batch for path in paths if (batch := _parse_batch(path)) is not None}
         newest = max(batches.values(), default=0)
         for path, batch in batches.items():
             is_seen = found.seen.is_local or not path.endswith(".crc")
@@ -197,7 +197,7 @@ def _paths(then: Storage, found: OpenQuery) -> Iterator[str]:
                 yield path
 
 
-def _batch_of(path: str) -> int | None:
+def _parse_batch(path: str) -> int | None:
     """The batch of an entry of a log, or of its checksum; None for any other file: its name may lead anywhere."""
     file = classify(path)
     if isinstance(file, HadoopChecksumFile | SparkChecksumFile):
@@ -205,42 +205,44 @@ def _batch_of(path: str) -> int | None:
     return file.name.batch_id if isinstance(file, LogFile) else None
 
 
-def _judged(plan: Plan, checkpoint: Checkpoint, found: OpenQuery, told: Mapping[str, Any]) -> Proof:
+def _judge(plan: Plan, checkpoint: Checkpoint, found: OpenQuery, told: Mapping[str, Any]) -> Proof:
     """Whether Spark did what was promised."""
-    spark, wanted = told["spark"], expected(plan.promise, checkpoint)
+    spark, wanted = told["spark"], expect_first_batch(plan.promise, checkpoint)
     unproven = Proof(is_proven=False, spark=spark)
     if told["ended"] == "hangs":
         return replace(unproven, because=f"Spark {spark} planned no batch within {_BATCH_SECONDS} s")
     if told["ended"] == "failed":
-        failure = failure_of([ChainedException(**cause) for cause in told["causes"]])
-        what = f"{failure.condition or failure.class_name}: {as_told(failure.message)}"
+        failure = classify_causes([ChainedException(**cause) for cause in told["causes"]])
+        what = f"{failure.condition or failure.class_name}: {redact_told(failure.message)}"
         if failure.cls in _NOT_THE_PLANS:
             return replace(unproven, because=f"Spark {spark} could not try it: {what}")
-        raise disproved(plan, spark, f"{what} ({failure.because})")
+        raise make_disproved_error(plan, spark, f"{what} ({failure.because})")
     is_rerun = plan.promise.outcome == Outcome.RERUNS.value
     if told["batch"] is None:
         seen = told.get("idle_at")
         if is_rerun or seen not in (None, wanted.batch):
-            raise disproved(plan, spark, f"nothing: it took batch {seen} for the next one, and found nothing to read")
-        return Proof(is_proven=True, spark=spark, leaves_open=tuple(_leaves_open(plan, found, spark, wanted)))
-    reads = [(_offset(start), _offset(end)) for start, end in told["sources"]]
-    wrong = contradiction(wanted, told["batch"], reads)
+            raise make_disproved_error(
+                plan, spark, f"nothing: it took batch {seen} for the next one, and found nothing to read"
+            )
+        return Proof(is_proven=True, spark=spark, leaves_open=tuple(_list_left_open(plan, found, spark, wanted)))
+    reads = [(_parse_offset(start), _parse_offset(end)) for start, end in told["sources"]]
+    wrong = find_contradiction(wanted, told["batch"], reads)
     if wrong:
-        raise disproved(plan, spark, wrong)
+        raise make_disproved_error(plan, spark, wrong)
     return Proof(
         is_proven=True,
         spark=spark,
         batch=told["batch"],
         reads=tuple(wanted.reads()),
-        leaves_open=tuple(_leaves_open(plan, found, spark, wanted, reads)),
+        leaves_open=tuple(_list_left_open(plan, found, spark, wanted, reads)),
     )
 
 
-def _offset(text: str | None) -> SourceOffset | None:
+def _parse_offset(text: str | None) -> SourceOffset | None:
     return None if text is None else SourceLine("", text).offset
 
 
-def _leaves_open(
+def _list_left_open(
     plan: Plan,
     found: OpenQuery,
     spark: str,

@@ -11,13 +11,13 @@ from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
 from lastgood.planning.plan import Plan
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import digest, files_outside
+from lastgood.planning.steps import compute_digest, list_files_outside
 from lastgood.sources.kafka.start_files import FILE_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 
 
-def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, ...]:
+def make_start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, ...]:
     """The step that writes the file; none if it says so already.
 
     Raises:
@@ -28,25 +28,25 @@ def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, .
     file = parse_location(edit.file.location)
     storage = open_storage(file)
     found = storage.stat(file)
-    real = _without_links(file)
+    real = _resolve_links(file)
     for own in (checkpoint, checkpoint.sibling(WORK_SUFFIX)):
-        if f"{real.identity}/".startswith(f"{_without_links(own).identity}/"):
-            raise _refused(edit, "a file of the checkpoint", "a file of the application's configuration")
+        if f"{real.identity}/".startswith(f"{_resolve_links(own).identity}/"):
+            raise _make_refused_error(edit, "a file of the checkpoint", "a file of the application's configuration")
     if file.scheme == "file" and Path(file.path).is_symlink():
         # It would be written beside what it leads to, and whoever reads that would not be told.
-        raise _refused(edit, f"a link to {real}", "the file itself")
+        raise _make_refused_error(edit, f"a link to {real}", "the file itself")
     if found is not None and found.is_folder:
-        raise _refused(edit, "a folder", "a file")
+        raise _make_refused_error(edit, "a folder", "a file")
     if found is not None and (found.size or 0) > FILE_BYTES_MAX:
         # What is not read would not be written back either.
-        raise _refused(edit, f"{found.size} bytes", f"{FILE_BYTES_MAX} bytes at most")
+        raise _make_refused_error(edit, f"{found.size} bytes", f"{FILE_BYTES_MAX} bytes at most")
     before = None
     if found is not None:
         before = storage.read(file, limit=FILE_BYTES_MAX)
     after = edit.file.content(before, edit.offsets)
     if before == after:
         return ()
-    return (StartFileStep(str(file), digest(before), after, edit.why),)
+    return (StartFileStep(str(file), compute_digest(before), after, edit.why),)
 
 
 class StartFileNotNamedError(UsageError):
@@ -69,7 +69,7 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
         StartFileNotNamedError: it would.
     """
     ours = {parse_location(each).identity for each in named if each is not None}
-    for text in files_outside(plan.steps):
+    for text in list_files_outside(plan.steps):
         file = parse_location(text)
         if is_of_disks and file.scheme != "file":
             continue
@@ -83,14 +83,14 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
             )
 
 
-def _without_links(location: Location) -> Location:
+def _resolve_links(location: Location) -> Location:
     """The same place by its own name, where links of a disk lead to it."""
     if location.scheme == "file":
         return replace(location, path=os.path.realpath(location.path))
     return location
 
 
-def _refused(edit: StartEdit, found: str, expected: str) -> UsageError:
+def _make_refused_error(edit: StartEdit, found: str, expected: str) -> UsageError:
     return UsageError(
         "this cannot be the file that tells the application where to start",
         subject=f"--start-file {edit.file.location}",

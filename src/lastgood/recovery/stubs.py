@@ -11,7 +11,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.observe.broker import open_broker
 from lastgood.observe.open_query import OpenQuery
-from lastgood.sources.files.folders import file_location
+from lastgood.sources.files.folders import locate_file
 from lastgood.sources.kafka.java_properties import parse_properties
 
 JVM_PARTS = ("kafka", "delta")
@@ -34,13 +34,13 @@ class Stub:
     paths: tuple[str, ...] = ()
 
 
-def stubs(checkpoint: Checkpoint, found: OpenQuery, *, fail_on_data_loss: bool) -> tuple[Stub, ...]:
+def make_stubs(checkpoint: Checkpoint, found: OpenQuery, *, fail_on_data_loss: bool) -> tuple[Stub, ...]:
     """The sources of a query, in the order of its plan.
 
     Raises:
         NoStubError: one cannot be had here; the message says why.
     """
-    known = _offsets(checkpoint)
+    known = _choose_offsets(checkpoint)
     if not known:
         raise NoStubError("no log names the sources of the query")
     if list(known) != [str(index) for index in range(len(known))]:
@@ -50,7 +50,7 @@ def stubs(checkpoint: Checkpoint, found: OpenQuery, *, fail_on_data_loss: bool) 
     )
 
 
-def _offsets(checkpoint: Checkpoint) -> dict[str, SourceOffset]:
+def _choose_offsets(checkpoint: Checkpoint) -> dict[str, SourceOffset]:
     """Of each source an offset that tells what it is, by its name in the plan."""
     plans = [entry for _, entry in sorted(checkpoint.offsets.entries.items()) if isinstance(entry, OffsetEntry)]
     initial = {log.name: log.initial.offset for log in checkpoint.sources if log.initial is not None}
@@ -72,19 +72,21 @@ def _offsets(checkpoint: Checkpoint) -> dict[str, SourceOffset]:
 
 def _stub(source_id: str, offset: SourceOffset, found: OpenQuery, *, fail_on_data_loss: bool) -> Stub:
     if isinstance(offset, KafkaOffset):
-        return _topics(source_id, offset, found, fail_on_data_loss=fail_on_data_loss)
+        return _stub_topics(source_id, offset, found, fail_on_data_loss=fail_on_data_loss)
     if isinstance(offset, FileOffset):
-        return Stub("text", {"maxFilesPerTrigger": "1"}, (_folder(source_id, found),))
+        return Stub("text", {"maxFilesPerTrigger": "1"}, (_find_folder(source_id, found),))
     if isinstance(offset, DeltaOffset):
         table = found.seen.tables.get(source_id)
         if table is None or table.unknown is not None:
             why = "no log tells where it lies" if table is None else table.unknown
             raise NoStubError(f"source {source_id} is a Delta table, and {why}")
-        return Stub("delta", {"failOnDataLoss": str(fail_on_data_loss).lower()}, (_local(source_id, table.location),))
+        return Stub(
+            "delta", {"failOnDataLoss": str(fail_on_data_loss).lower()}, (_require_local(source_id, table.location),)
+        )
     raise NoStubError(f"source {source_id} is of the kind {offset.kind}, for which there is no stub")
 
 
-def _topics(source_id: str, offset: KafkaOffset, found: OpenQuery, *, fail_on_data_loss: bool) -> Stub:
+def _stub_topics(source_id: str, offset: KafkaOffset, found: OpenQuery, *, fail_on_data_loss: bool) -> Stub:
     asked = found.asked
     broker = open_broker(asked.kafka, asked.kafka_config)
     if broker is None:
@@ -115,18 +117,18 @@ def _topics(source_id: str, offset: KafkaOffset, found: OpenQuery, *, fail_on_da
     )
 
 
-def _folder(source_id: str, found: OpenQuery) -> str:
+def _find_folder(source_id: str, found: OpenQuery) -> str:
     """The folder that holds the newest input files."""
     logged = list(found.source_files(source_id))[-_FILES:]
     if not logged:
         raise NoStubError(f"source {source_id} reads files, and its log names none that would tell from where")
-    folders = [os.path.dirname(_local(source_id, file.path)) for file in logged]  # noqa: PTH120 - a text, maybe of a URI
+    folders = [os.path.dirname(_require_local(source_id, file.path)) for file in logged]  # noqa: PTH120 - a text, maybe of a URI
     return os.path.commonpath(folders)
 
 
-def _local(source_id: str, uri: str) -> str:
+def _require_local(source_id: str, uri: str) -> str:
     """The path of a file or folder on this machine: the stub has no keys for any other."""
-    location = file_location(uri)
+    location = locate_file(uri)
     if location.scheme != "file":
         raise NoStubError(f"source {source_id} lies on {location.scheme}, for which the stub is not set up")
     return location.path

@@ -25,7 +25,7 @@ def sweep_drafts(storage: WritableStorage, checkpoint: Location, *, now_ms: int)
     """
     removed = []
     try:
-        for file in _drafts(storage, checkpoint):
+        for file in _list_drafts(storage, checkpoint):
             found = storage.stat(file)
             if found is None or found.is_folder or found.modified_ms is None or found.modified_ms > now_ms - KEPT_MS:
                 continue
@@ -38,7 +38,7 @@ def sweep_drafts(storage: WritableStorage, checkpoint: Location, *, now_ms: int)
     return removed
 
 
-def _drafts(storage: WritableStorage, checkpoint: Location) -> Iterator[Location]:
+def _list_drafts(storage: WritableStorage, checkpoint: Location) -> Iterator[Location]:
     work = checkpoint.sibling(WORK_SUFFIX)
     for entry in storage.walk(work) or ():
         if is_draft(entry.name.rpartition("/")[2]):

@@ -6,13 +6,13 @@ from typing import Any
 
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.journal.topic_ids import read_topic_ids, write_topic_ids
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import OpenQuery, gather, now_ms
+from lastgood.observe.open_query import OpenQuery, gather, read_clock_ms
 from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import Plan
-from lastgood.planning.pricing import ends
+from lastgood.planning.pricing import find_ends
 from lastgood.query.observation import Observation
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -23,13 +23,13 @@ from lastgood.storage.writing import open_writable
 _NOW, _BEFORE = "topic_ids", "topic_ids_before"
 
 
-def topic_ids_of(world: Observation) -> dict[str, Any]:
+def collect_topic_ids(world: Observation) -> dict[str, Any]:
     """What a plan keeps of the topics that are read; nothing if Kafka told nothing."""
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return {}
-    read = [topic for offset in ends(entry).values() for topic in topics_of(offset)]
-    ids = _ids(facts)
+    read = [topic for offset in find_ends(entry).values() for topic in get_topics(offset)]
+    ids = _list_ids(facts)
     return {_NOW: {topic: ids.get(topic) for topic in read or ids}, _BEFORE: dict(world.topic_ids)}
 
 
@@ -63,7 +63,7 @@ def note_before_first_start(found: OpenQuery) -> None:
     Raises:
         StorageError: it cannot be noted down (subclasses).
     """
-    ids = {} if found.seen.kafka is None else _ids(found.seen.kafka)
+    ids = {} if found.seen.kafka is None else _list_ids(found.seen.kafka)
     if ids:
         write_topic_ids(open_writable(found.location), found.location, None, ids)
 
@@ -81,11 +81,11 @@ def note_first_topics(target: Target, options: EvidenceOptions) -> None:
         return
     ids = read_topic_ids(found.storage, found.location, found.query_id)
     if not ids:
-        kafka = look_around(found, options, now_ms=now_ms(), sinks=False).seen.kafka
-        ids = {} if kafka is None else _ids(kafka)
+        kafka = look_around(found, options, now_ms=read_clock_ms(), sinks=False).seen.kafka
+        ids = {} if kafka is None else _list_ids(kafka)
     if ids:
         write_topic_ids(open_writable(found.location), found.location, found.query_id, ids)
 
 
-def _ids(facts: KafkaFacts) -> dict[str, str]:
+def _list_ids(facts: KafkaFacts) -> dict[str, str]:
     return {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id is not None}

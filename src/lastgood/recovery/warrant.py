@@ -18,16 +18,16 @@ from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import PlanNotOfThisPlaceError, Room
 from lastgood.observe.broker import is_file_of_facts
-from lastgood.observe.evidence import EvidenceOptions, options_of
+from lastgood.observe.evidence import EvidenceOptions, parse_options
 from lastgood.planning.plan import Plan, PlanInvalidError
-from lastgood.planning.steps import files_after, files_outside
+from lastgood.planning.steps import list_files_after, list_files_outside
 from lastgood.recovery.start_file import require_named
-from lastgood.recovery.whereabouts import Note, noted
-from lastgood.redaction import without_login
+from lastgood.recovery.whereabouts import Note, recall_plan
+from lastgood.redaction import hide_login
 from lastgood.settings.config import Config
-from lastgood.settings.target import target_at
+from lastgood.settings.target import find_target_at
 from lastgood.signing import KeyRing
-from lastgood.sinks.opening import same_sink
+from lastgood.sinks.opening import normalise_sink
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, LocationInvalidError, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -87,7 +87,7 @@ class Named:
         Raises:
             ConfigError: the configuration is broken.
         """
-        told = self.evidence.of(target_at(location, self.config))
+        told = self.evidence.of(find_target_at(location, self.config))
         if note is None:
             before = EvidenceOptions()
         else:
@@ -112,7 +112,7 @@ class Named:
         return (*self.start_files, None if configured is None else configured.location, noted_file)
 
     def _sinks(self, location: Location) -> tuple[str, ...]:
-        configured = target_at(location, self.config).sink
+        configured = find_target_at(location, self.config).sink
         return (*self.evidence.sinks, *([] if configured is None else [configured]))
 
 
@@ -132,7 +132,7 @@ class Warrant:
     """Whether its file was signed by a key of this machine, for the place of which it is."""
 
 
-def place_of(file: str) -> tuple[Location, str] | None:
+def find_place_of_plan(file: str) -> tuple[Location, str] | None:
     """The checkpoint and the recovery in whose folder the file of a plan lies; None if it is given by hand.
 
     Raises:
@@ -149,18 +149,18 @@ def place_of(file: str) -> tuple[Location, str] | None:
         if found is not None:
             return replace(location, path=found[1]), found[2]
         if any(part.endswith(WORK_SUFFIX) for part in location.path.split("/")):
-            raise _of_the_lake(file)
-    if followed.scheme == "file" and any(map(_holds_logs, Path(followed.path).parents)):
-        raise _of_the_lake(file)
+            raise _make_of_the_lake_error(file)
+    if followed.scheme == "file" and any(map(_is_checkpoint, Path(followed.path).parents)):
+        raise _make_of_the_lake_error(file)
     return None
 
 
-def _holds_logs(folder: Path) -> bool:
+def _is_checkpoint(folder: Path) -> bool:
     """Whether a folder of this machine is a checkpoint, by what no other folder has."""
     return all((folder / log).is_dir() for log in (OFFSETS, COMMITS))
 
 
-def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
+def warrant_by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
     """A plan that a person gives us, or a program: trusted like a script; with a key only a file that one has signed.
 
     Raises:
@@ -175,12 +175,12 @@ def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
         plan = _read(planned, keys)
     checkpoint = parse_location(plan.checkpoint)
     if isinstance(planned, str) and f"{parse_location(planned).identity}/".startswith(f"{checkpoint.identity}/"):
-        raise _of_the_lake(planned)
+        raise _make_of_the_lake_error(planned)
     is_signed = bool(keys) and not isinstance(planned, Plan)
-    return Warrant(plan, plan, options_of(plan.evidence), is_own=True, is_signed=is_signed)
+    return Warrant(plan, plan, parse_options(plan.evidence), is_own=True, is_signed=is_signed)
 
 
-def out_of_lake(
+def warrant_out_of_lake(
     location: Location, recovery: str, named: Named, keys: KeyRing, *, is_taken_back: bool = False
 ) -> Warrant:
     """A plan that a recovery keeps beside its checkpoint: this machine's own, or one that only does what is named here.
@@ -208,28 +208,28 @@ def out_of_lake(
     storage = open_writable(location)
     room = Room(location, recovery, storage, keys)
     stage, plan = room.stage(), room.plan()
-    own = _own_ids(plan, location, storage)
-    note = noted(plan)
+    own = _find_own_ids(plan, location, storage)
+    note = recall_plan(plan)
     is_signed = bool(keys)
     if note is not None and note.is_own and note.is_begun:
-        return Warrant(plan, plan, _looked_here(plan, note.evidence), is_own=True, is_signed=is_signed)
+        return Warrant(plan, plan, _find_looked_here(plan, note.evidence), is_own=True, is_signed=is_signed)
     evidence = named.at(location, note)
     # A signed plan alone is not enough: somebody may have made it and decided against it.
     if is_signed and stage is not None:
         require_named(plan, named.files(location, note), is_of_disks=True)
         if not is_taken_back:
             _require_files_named(plan, evidence)
-        return Warrant(plan, plan, _looked_here(plan, evidence), is_own=True, is_signed=True)
+        return Warrant(plan, plan, _find_looked_here(plan, evidence), is_own=True, is_signed=True)
     require_named(plan, named.files(location, note))
-    evidence = replace(evidence, sinks=tuple(_named_sinks(plan, evidence.sinks)))
+    evidence = replace(evidence, sinks=tuple(_list_named_sinks(plan, evidence.sinks)))
     _require_own_rows(plan, own | {evidence.txn_app_id or ""})
     here = plan.said_here(str(location), evidence.words())
     return Warrant(here, plan, evidence, is_own=False, is_signed=is_signed)
 
 
-def _looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
+def _find_looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
     """Where it is looked for a plan whose words count, by the files of this machine."""
-    looked = options_of(plan.evidence)
+    looked = parse_options(plan.evidence)
     if looked.kafka is not None and is_file_of_facts(looked.kafka):
         kafka = here.kafka
     else:
@@ -239,7 +239,7 @@ def _looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
 
 def _require_files_named(plan: Plan, here: EvidenceOptions) -> None:
     """See that every file by which a plan goes is named on this machine."""
-    looked = options_of(plan.evidence)
+    looked = parse_options(plan.evidence)
     missing: dict[str, str] = {}
     if looked.kafka_config is not None and here.kafka_config is None:
         missing["--kafka-config"] = str(looked.kafka_config)
@@ -249,7 +249,7 @@ def _require_files_named(plan: Plan, here: EvidenceOptions) -> None:
         raise FileNotNamedError(plan.recovery, missing)
 
 
-def would_do(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """What a plan does, in one line."""
     done = [step.do for step in plan.steps] or ["nothing"]
     more = len(done) - _STEPS_SHOWN
@@ -272,7 +272,7 @@ class Outside:
         return self.option, self.value
 
 
-def outside(warrant: Warrant, named: Named) -> tuple[Outside, ...]:
+def list_outside(warrant: Warrant, named: Named) -> tuple[Outside, ...]:
     """What a plan given by hand touches outside of its checkpoint, and nobody on this machine has named; see `Outside`.
 
     Of a plan that was made here, or by who has the key, all was named when it was made.
@@ -282,23 +282,23 @@ def outside(warrant: Warrant, named: Named) -> tuple[Outside, ...]:
         LocationInvalidError: a location of the plan is none.
     """
     plan = warrant.plan
-    if warrant.is_signed or noted(plan) is not None:
+    if warrant.is_signed or recall_plan(plan) is not None:
         return ()
-    return tuple(_outside(plan, named))
+    return tuple(_list_outside(plan, named))
 
 
-def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
+def _list_outside(plan: Plan, named: Named) -> Iterator[Outside]:
     location = parse_location(plan.checkpoint)
-    evidence, looked = named.at(location), options_of(plan.evidence)
+    evidence, looked = named.at(location), parse_options(plan.evidence)
     files = {parse_location(each).identity for each in named.files(location) if each is not None}
-    ours = {same_sink(each) for each in evidence.sinks}
+    ours = {normalise_sink(each) for each in evidence.sinks}
     changed = {step.sink for step in plan.steps}
-    for file in files_outside(plan.steps):
+    for file in list_files_outside(plan.steps):
         if parse_location(file).identity not in files:
             yield Outside(f"it writes {file}", "--allow-start-file", file)
     for text in dict.fromkeys((*(sink.location for sink in plan.sinks), *looked.sinks)):
-        if same_sink(text) not in ours:
-            ours.add(same_sink(text))
+        if normalise_sink(text) not in ours:
+            ours.add(normalise_sink(text))
             is_fenced = any(sink.location == text and sink.fence for sink in plan.sinks)
             what = "commits to" if text in changed or is_fenced else "reads"
             yield Outside(f"it {what} {text}", "--allow-sink", text)
@@ -308,7 +308,7 @@ def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
         yield Outside(f"it asks Kafka with {looked.kafka_config}", "--kafka-config", str(looked.kafka_config))
 
 
-def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[str]:
+def _find_own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[str]:
     """The ids of the query whose logs these are, by which its plan may call it.
 
     Where a plan takes `metadata` away, another query may have begun since, and so its own id is none of them.
@@ -320,8 +320,8 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
     told = None
     if raw is not None:
         told = parse_query_metadata(raw)
-    left = files_after(plan.steps)
-    known = {plan.query_id, _id_in(left.get(METADATA))} - {None}
+    left = list_files_after(plan.steps)
+    known = {plan.query_id, _parse_id(left.get(METADATA))} - {None}
     if not isinstance(told, QueryMetadata) or told.query_id in known or not known:
         return {each for each in known if each is not None}
     if METADATA in left:
@@ -335,7 +335,7 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
     )
 
 
-def _id_in(metadata: bytes | None) -> str | None:
+def _parse_id(metadata: bytes | None) -> str | None:
     """The id of the query that `metadata` names; None if it names none."""
     told = None
     if metadata is not None:
@@ -343,14 +343,14 @@ def _id_in(metadata: bytes | None) -> str | None:
     return told.query_id if isinstance(told, QueryMetadata) else None
 
 
-def _named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
+def _list_named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
     """The sinks of a plan as they were named here, in its order."""
-    ours = {same_sink(text): text for text in reversed(named)}
+    ours = {normalise_sink(text): text for text in reversed(named)}
     tables = [*plan.options.get("tables", {})]
     missing = []
     for text in (*(sink.location for sink in plan.sinks), *tables):
         try:
-            found = ours.get(same_sink(text))
+            found = ours.get(normalise_sink(text))
         except LocationInvalidError:
             found = None
         if found is None:
@@ -358,12 +358,12 @@ def _named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
     if missing:
         raise SinkNotNamedError(
             "a plan that lies beside the checkpoint is about a sink that nobody has named here",
-            subject=", ".join(dict.fromkeys(map(without_login, missing))),
-            found=f"recovery {plan.recovery} would: {would_do(plan)}",
+            subject=", ".join(dict.fromkeys(map(hide_login, missing))),
+            found=f"recovery {plan.recovery} would: {describe_plan(plan)}",
             expected="sink in lastgood.toml, or --sink, if it is where the query writes",
             effect="nothing has been changed",
         )
-    yield from (ours[same_sink(sink.location)] for sink in plan.sinks)
+    yield from (ours[normalise_sink(sink.location)] for sink in plan.sinks)
 
 
 def _require_own_rows(plan: Plan, own: set[str]) -> None:
@@ -391,7 +391,7 @@ def _read(file: str, keys: KeyRing) -> Plan:
     return parse_plan(raw, file, keys)
 
 
-def _of_the_lake(file: str) -> PlanNotOfThisPlaceError:
+def _make_of_the_lake_error(file: str) -> PlanNotOfThisPlaceError:
     return PlanNotOfThisPlaceError(
         "the file lies in a checkpoint or beside one, where whoever may write to the lake can have put it",
         subject=file,

@@ -16,11 +16,11 @@ import platformdirs
 
 from lastgood.errors import UsageError
 from lastgood.notes import read_json
-from lastgood.observe.evidence import EvidenceOptions, options_of
+from lastgood.observe.evidence import EvidenceOptions, parse_options
 from lastgood.planning.plan import Plan
-from lastgood.planning.steps import files_outside
+from lastgood.planning.steps import list_files_outside
 from lastgood.storage.reading import Location, LocationInvalidError, parse_location
-from lastgood.storage.rights import make_private, private
+from lastgood.storage.rights import make_private, open_privately
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def note_whereabouts(recovery: str, checkpoint: str, evidence: tuple[str, ...] =
 
 def note_made(plan: Plan) -> None:
     """Note down that a plan was made here: who carries it out from its file need not be asked whether he means it."""
-    _note(plan.recovery, {"checkpoint": plan.checkpoint, "plan": _digest(plan), "own": True, "begun": False})
+    _note(plan.recovery, {"checkpoint": plan.checkpoint, "plan": _compute_digest(plan), "own": True, "begun": False})
 
 
 def note_begun(plan: Plan, evidence: tuple[str, ...], *, is_own: bool) -> None:
@@ -57,62 +57,62 @@ def note_begun(plan: Plan, evidence: tuple[str, ...], *, is_own: bool) -> None:
     """
     told = {
         "checkpoint": plan.checkpoint,
-        "plan": _digest(plan),
+        "plan": _compute_digest(plan),
         "own": is_own,
         "begun": True,
         "evidence": list(evidence),
-        "start_file": next(iter(files_outside(plan.steps)), None),
+        "start_file": next(iter(list_files_outside(plan.steps)), None),
     }
     _note(plan.recovery, told)
 
 
-def whereabouts(recovery: str) -> Location | None:
+def recall_whereabouts(recovery: str) -> Location | None:
     """Where a recovery, or an incident, was; None if this machine does not remember it."""
     try:
-        return parse_location(_noted(recovery)["checkpoint"])
+        return parse_location(_recall(recovery)["checkpoint"])
     except (KeyError, TypeError, AttributeError, LocationInvalidError):
         return None
 
 
-def looked_at(recovery: str) -> EvidenceOptions:
+def recall_evidence(recovery: str) -> EvidenceOptions:
     """Where else was looked from here for a recovery or an incident; nothing if this machine does not remember it."""
-    words = _noted(recovery).get("evidence")
+    words = _recall(recovery).get("evidence")
     try:
-        return options_of([str(word) for word in words] if isinstance(words, list) else [])
+        return parse_options([str(word) for word in words] if isinstance(words, list) else [])
     except UsageError:
         return EvidenceOptions()
 
 
-def noted(plan: Plan) -> Note | None:
+def recall_plan(plan: Plan) -> Note | None:
     """What this machine remembers of a plan; None if it never had this very plan in hand."""
-    told = _noted(plan.recovery)
-    if told.get("plan") != _digest(plan):
+    told = _recall(plan.recovery)
+    if told.get("plan") != _compute_digest(plan):
         return None
     file = told.get("start_file")
     start_file = file if isinstance(file, str) else None
-    return Note(told.get("own") is True, told.get("begun") is True, looked_at(plan.recovery), start_file)
+    return Note(told.get("own") is True, told.get("begun") is True, recall_evidence(plan.recovery), start_file)
 
 
-def _digest(plan: Plan) -> str:
+def _compute_digest(plan: Plan) -> str:
     return hashlib.sha256(plan.to_bytes()).hexdigest()
 
 
 def _note(recovery: str, told: dict[str, Any]) -> None:
-    file = _file(recovery)
+    file = _locate_file(recovery)
     with contextlib.suppress(OSError):  # who has no such folder says --checkpoint, and names the rest again
         make_private(file.parent)
-        with open(file, "w", encoding="utf-8", opener=private) as stream:
+        with open(file, "w", encoding="utf-8", opener=open_privately) as stream:
             json.dump(told, stream)
 
 
-def _noted(recovery: str) -> dict[str, Any]:
+def _recall(recovery: str) -> dict[str, Any]:
     """All that is remembered; empty if nothing is, or if it cannot be read."""
     try:
-        told = read_json(_file(recovery).read_bytes())
+        told = read_json(_locate_file(recovery).read_bytes())
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
 
 
-def _file(recovery: str) -> Path:
+def _locate_file(recovery: str) -> Path:
     return platformdirs.user_state_path("lastgood") / "recoveries" / f"{Path(recovery).name}.json"

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from lastgood.errors import ConfigError, UsageError, command_line
+from lastgood.errors import ConfigError, UsageError, format_command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
-from lastgood.redaction import also_redact
+from lastgood.redaction import add_redaction
 from lastgood.settings.ownership import require_own
 from lastgood.settings.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
 from lastgood.sources.kafka.start_files import StartFile, StartForm
@@ -95,7 +95,7 @@ class Config:
         Raises:
             ConfigError: as `pipelines`.
         """
-        return _key_file(self._top())
+        return _parse_key_file(self._top())
 
     def pipeline_of(self, text: str) -> Pipeline | None:
         """The pipeline that a TARGET names, or that has its checkpoint there; None if this does not know it.
@@ -136,9 +136,9 @@ class Config:
     def _parsed(self, top: _Table) -> dict[str, Pipeline]:
         ledger = top.ledger()
         _redact(top)
-        _key_file(top)
+        _parse_key_file(top)
         pipelines = {
-            name: replace(_pipeline(name, table, ledger), is_configured=True, config=self)
+            name: replace(_parse_pipeline(name, table, ledger), is_configured=True, config=self)
             for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
         }
         top.finish()
@@ -210,7 +210,7 @@ def parse_duration(text: object) -> float:
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
-def _key_file(top: _Table) -> Path | None:
+def _parse_key_file(top: _Table) -> Path | None:
     """`key_file` of `[trust]`."""
     trust = top.table("trust")
     if trust is None:
@@ -264,18 +264,18 @@ def choose_pipeline(config: Config, name: str | None) -> Pipeline:
             expected="the name of one",
         )
     if name not in pipelines:
-        near = _nearest(name, pipelines, "{}")
+        near = _suggest_nearest(name, pipelines, "{}")
         raise UsageError(
             f"there is no pipeline '{name}'",
             subject=str(path),
             found=f"pipelines {known}",
             expected=f"[pipeline.{name}]",
-            next=near and command_line("run", near, *(() if path == Path(CONFIG_NAME) else ("--config", path))),
+            next=near and format_command_line("run", near, *(() if path == Path(CONFIG_NAME) else ("--config", path))),
         )
     return pipelines[name]
 
 
-def pipeline_of_command(
+def make_pipeline_of_command(
     command: Sequence[str],
     checkpoints: Sequence[str],
     sink: str | None = None,
@@ -303,18 +303,18 @@ def _redact(top: _Table) -> None:
     for name in ("regex", "string_regex"):
         told = inner.string(name)
         try:
-            also_redact(**{name: told})
+            add_redaction(**{name: told})
         except (re.error, ValueError) as error:
             expected = "a regular expression of Python that does not match everything"
             raise inner.wrong(name, str(error), expected) from error
     inner.finish()
 
 
-def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
+def _parse_pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     """`ledger` is that of the whole file."""
     command = table.strings("command", required=True)
-    own = _query(name, table, is_required=False)
-    queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
+    own = _parse_query(name, table, is_required=False)
+    queries = (*own, *(query for name, each in table.tables("query").items() for query in _parse_query(name, each)))
     cwd = table.string("cwd")
     max_downtime = table.duration("max_downtime", None)
     working_folder = None
@@ -329,9 +329,9 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
         queries=queries,
         env=table.string_map("env"),
         cwd=working_folder,
-        kafka=_kafka(table),
+        kafka=_parse_kafka(table),
         ledger=table.ledger() or ledger,
-        policy=_policy(table, len(queries)),
+        policy=_parse_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
         max_downtime_ms=max_downtime_ms,
     )
@@ -339,7 +339,7 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     return pipeline
 
 
-def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[ConfiguredQuery, ...]:
+def _parse_query(name: str, table: _Table, *, is_required: bool = True) -> tuple[ConfiguredQuery, ...]:
     """The query of a table; none if it names no checkpoint, and need not."""
     checkpoint = table.string("checkpoint", required=is_required)
     told = {
@@ -359,7 +359,7 @@ def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Confi
     return ()
 
 
-def _kafka(table: _Table) -> Kafka | None:
+def _parse_kafka(table: _Table) -> Kafka | None:
     inner = table.table("kafka")
     if inner is None:
         return None
@@ -369,7 +369,7 @@ def _kafka(table: _Table) -> Kafka | None:
     return kafka
 
 
-def _policy(table: _Table, queries: int) -> Policy:
+def _parse_policy(table: _Table, queries: int) -> Policy:
     policy = Policy()
     inner = table.table("policy")
     if inner is None:
@@ -394,7 +394,7 @@ def _policy(table: _Table, queries: int) -> Policy:
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),
         accept=tuple(dict.fromkeys(accept)),
-        via=_start_file(inner, queries),
+        via=_parse_start_file(inner, queries),
         takes_any_number=inner.flag("takes_any_number"),
         show_data=inner.flag("show_data"),
     )
@@ -404,7 +404,7 @@ def _policy(table: _Table, queries: int) -> Policy:
     return policy
 
 
-def _start_file(table: _Table, queries: int) -> StartFile | None:
+def _parse_start_file(table: _Table, queries: int) -> StartFile | None:
     """The file that tells the application where to begin; None without `via`."""
     via, file = table.string("via"), table.string("start_file")
     form, key = table.string("start_form"), table.string("start_key")
@@ -545,10 +545,12 @@ class _Table:
         for key in self._values:
             if key not in self._known:
                 known = ", ".join(self._known)
-                raise self.wrong(key, f"unknown key '{key}'", known, _nearest(key, self._known, "did you mean '{}'?"))
+                raise self.wrong(
+                    key, f"unknown key '{key}'", known, _suggest_nearest(key, self._known, "did you mean '{}'?")
+                )
 
 
-def _nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
+def _suggest_nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
     near = difflib.get_close_matches(word, list(known), n=1)
     if not near:
         return None

@@ -12,9 +12,17 @@ from pathlib import Path
 
 import platformdirs
 
-from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, UsageError, command_line, owners_of
+from lastgood.errors import (
+    LastgoodError,
+    NoSpaceError,
+    Retry,
+    StorageError,
+    UsageError,
+    format_command_line,
+    make_owner_command,
+)
 from lastgood.settings.config import Config
-from lastgood.signing import NO_KEYS, KeyRing, Signer, parse_keys, to_text
+from lastgood.signing import NO_KEYS, KeyRing, Signer, format_keys, parse_keys
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import make_private
 
@@ -49,7 +57,7 @@ class Keys:
     """The keys of one command, which all of it goes by: read when they are first asked for, and never again."""
 
     def __init__(self, config: Config | None = None) -> None:
-        """Nothing is read yet; `config` as for `keys_of`."""
+        """Nothing is read yet; `config` as for `find_keys`."""
         self._config = config
         self._ring: KeyRing | None = None
 
@@ -57,17 +65,17 @@ class Keys:
         """The keys.
 
         Raises:
-            LastgoodError: as `keys_of`.
+            LastgoodError: as `find_keys`.
         """
         if self._ring is None:
-            self._ring = keys_of(self._config)
+            self._ring = find_keys(self._config)
         return self._ring
 
 
-def keys_of(config: Config | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
+def find_keys(config: Config | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
     """The keys that this machine is given: the first of these that says anything.
 
-    `LASTGOOD_KEY_FILE`, `LASTGOOD_KEY`, `key_file` of `[trust]` in the configuration, `default_file`.
+    `LASTGOOD_KEY_FILE`, `LASTGOOD_KEY`, `choose_key_file` of `[trust]` in the configuration, `locate_default_file`.
 
     Args:
         config: Of this command; None: the `lastgood.toml` here.
@@ -81,7 +89,7 @@ def keys_of(config: Config | None = None, environment: Mapping[str, str] | None 
     told = os.environ if environment is None else environment
     if not told.get(FILE_VARIABLE) and told.get(TEXT_VARIABLE):
         return parse_keys(told[TEXT_VARIABLE], TEXT_VARIABLE)
-    file, origin = key_file(config, told)
+    file, origin = choose_key_file(config, told)
     ring = read_key_file(file)
     if ring is None and origin is not None:
         raise KeyMissingError(
@@ -90,12 +98,14 @@ def keys_of(config: Config | None = None, environment: Mapping[str, str] | None 
             found="no such file",
             expected="a file that `lastgood key create` has written",
             effect="nothing has been changed",
-            next=command_line("key", "create", file),
+            next=format_command_line("key", "create", file),
         )
     return ring or NO_KEYS
 
 
-def key_file(config: Config | None = None, environment: Mapping[str, str] | None = None) -> tuple[Path, str | None]:
+def choose_key_file(
+    config: Config | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[Path, str | None]:
     """The file whose keys count, and who names it; None: it is where one is looked for anyhow.
 
     Raises:
@@ -109,22 +119,22 @@ def key_file(config: Config | None = None, environment: Mapping[str, str] | None
     if config.is_there:
         named = config.key_file()
     if named is None:
-        return (default_file(), None)
+        return (locate_default_file(), None)
     return (named, f"{config.path}: trust.key_file")
 
 
-def default_file() -> Path:
+def locate_default_file() -> Path:
     """Where a key is looked for that nothing names."""
     return platformdirs.user_config_path("lastgood") / "key"
 
 
-def signer_of(config: Config | None, checkpoint: Location) -> Signer:
+def make_signer(config: Config | None, checkpoint: Location) -> Signer:
     """The keys of this machine, at one checkpoint.
 
     Raises:
-        LastgoodError: as `keys_of`.
+        LastgoodError: as `find_keys`.
     """
-    return Signer.at(keys_of(config), checkpoint)
+    return Signer.at(find_keys(config), checkpoint)
 
 
 def read_key_file(file: Path) -> KeyRing | None:
@@ -145,7 +155,7 @@ def read_key_file(file: Path) -> KeyRing | None:
             found = "a link"
         else:
             found = error.strerror or "a file that cannot be read"
-        raise _refused(
+        raise _make_refused_error(
             file, found, f"a file that only its owner can read; {TEXT_VARIABLE} takes a key as well"
         ) from error
     try:
@@ -157,7 +167,7 @@ def read_key_file(file: Path) -> KeyRing | None:
 
 
 @contextlib.contextmanager
-def changing(file: Path) -> Iterator[None]:
+def hold_key_file(file: Path) -> Iterator[None]:
     """Let no other command change a file of keys between its reading and its writing; it waits until this one is done.
 
     Raises:
@@ -192,7 +202,7 @@ def require_key_file(place: Path) -> KeyRing:
     ring = read_key_file(place)
     if ring is None:
         raise KeyMissingError(
-            "there is no such file of keys", subject=str(place), next=command_line("key", "create", place)
+            "there is no such file of keys", subject=str(place), next=format_command_line("key", "create", place)
         )
     return ring
 
@@ -216,7 +226,7 @@ def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-                opened.write(to_text(ring.keys))
+                opened.write(format_keys(ring.keys))
                 opened.flush()
                 os.fsync(descriptor)
             if is_new:
@@ -234,7 +244,7 @@ def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
             "there is a file already, and a key is never written over",
             subject=str(file),
             expected="another name, or `lastgood key rotate` for a new key beside the old ones",
-            next=command_line("key", "rotate", file),
+            next=format_command_line("key", "rotate", file),
         ) from error
     except OSError as error:
         kind = NoSpaceError if error.errno in (28, 122) else StorageError
@@ -243,19 +253,19 @@ def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
 
 def _require_private(file: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(file, "no plain file", "a file that only its owner can read")
+        raise _make_refused_error(file, "no plain file", "a file that only its owner can read")
     if found.st_uid not in (os.geteuid(), 0):
-        raise _refused(file, f"a file of user {found.st_uid}", f"one of user {os.geteuid()}, or of root")
+        raise _make_refused_error(file, f"a file of user {found.st_uid}", f"one of user {os.geteuid()}, or of root")
     if found.st_mode & _OTHERS:
-        raise _refused(file, f"mode {stat.S_IMODE(found.st_mode):04o}", "mode 0600, or 0400")
+        raise _make_refused_error(file, f"mode {stat.S_IMODE(found.st_mode):04o}", "mode 0600, or 0400")
 
 
-def _refused(file: Path, found: str, expected: str) -> KeyFileOpenError:
-    sentence, then = "a file of keys is not safe where it lies", owners_of(str(file))
+def _make_refused_error(file: Path, found: str, expected: str) -> KeyFileOpenError:
+    sentence, then = "a file of keys is not safe where it lies", make_owner_command(str(file))
     if found.startswith("mode"):
         sentence = "others can read the file of keys"
         close = shlex.join(["chmod", "600", str(file)])
-        then = f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
+        then = f"{close}; if others may have read it: {format_command_line('key', 'rotate', file)}"
     return KeyFileOpenError(
         sentence,
         subject=str(file),

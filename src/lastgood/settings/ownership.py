@@ -29,11 +29,10 @@ def require_own(path: Path, found: os.stat_result) -> None:
     if _is_safe(path.absolute().parent):
         return
     owners = {found.st_uid, path.lstat().st_uid}  # of a link as well: who owns it points it elsewhere
-    strangers = owners - {0, os.geteuid()} - _caller()
+    strangers = owners - {0, os.geteuid()} - _find_caller()
     if strangers:
-        told = (
-            f"it belongs to {' and '.join(map(_name, sorted(strangers)))}, and lastgood runs as {_name(os.geteuid())}"
-        )
+        owner = " and ".join(map(_name_user, sorted(strangers)))
+        told = f"it belongs to {owner}, and lastgood runs as {_name_user(os.geteuid())}"
     elif found.st_mode & stat.S_IWOTH:
         told = "everybody may write it"
     else:
@@ -48,7 +47,7 @@ def require_own(path: Path, found: os.stat_result) -> None:
     )
 
 
-def _caller() -> set[int]:
+def _find_caller() -> set[int]:
     """Who became root by sudo; nobody else is believed who says so."""
     told = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and told.isdecimal():
@@ -61,7 +60,7 @@ def _is_safe(folder: Path) -> bool:
     return "*" in named or any(os.path.realpath(each) == os.path.realpath(folder) for each in named if each)
 
 
-def _name(uid: int) -> str:
+def _name_user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -71,7 +71,7 @@ class GiveUp:
     attempts: int
 
 
-def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = False) -> StartAgain | GiveUp:
+def decide_after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = False) -> StartAgain | GiveUp:
     """Decide what follows a failure.
 
     Args:
@@ -82,10 +82,10 @@ def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = Fals
     if count.attempts >= policy.max_attempts and not passes_by_itself:
         return GiveUp(count.attempts)
     new = Count(count.attempts + (not passes_by_itself), count.restarts + 1)
-    return StartAgain(new, backoff(policy, count.restarts))
+    return StartAgain(new, compute_backoff(policy, count.restarts))
 
 
-def backoff(policy: Policy, tried: int) -> float:
+def compute_backoff(policy: Policy, tried: int) -> float:
     """Seconds to wait before the next try, after so many; the first comes at once."""
     if tried == 0:
         return 0.0

@@ -81,7 +81,7 @@ class Target:
         return self.config.policy_of(self.typed)
 
 
-def target_of(pipeline: Pipeline, query: ConfiguredQuery) -> Target:
+def make_target(pipeline: Pipeline, query: ConfiguredQuery) -> Target:
     """One query of a pipeline."""
     return Target(
         query.checkpoint,
@@ -118,10 +118,10 @@ def resolve_target(text: str, config: Config | None = None) -> Target:
         name, _, query = text.partition(".")
         pipelines = config.pipelines()
         if name in pipelines:
-            found = target_of(pipelines[name], _query(pipelines[name], query, config.path))
+            found = make_target(pipelines[name], _choose_query(pipelines[name], query, config.path))
             return replace(found, name=text if config.named is None else None, typed=text)
         if not any(Path(place).exists() for place in (text, f"{text}{WORK_SUFFIX}")):
-            raise _unknown(text, pipelines.values(), config.path)
+            raise _make_unknown_error(text, pipelines.values(), config.path)
     return Target(text, config=config)
 
 
@@ -133,10 +133,10 @@ def require_known(target: Target) -> None:
     """
     text, config = target.typed, target.config
     if NAME.fullmatch(text) and not config.is_there and not Path(text).exists():
-        raise _unknown(text, (), config.path)
+        raise _make_unknown_error(text, (), config.path)
 
 
-def target_at(location: Location, config: Config) -> Target:
+def find_target_at(location: Location, config: Config) -> Target:
     """What a configuration knows of the query at a checkpoint; the location alone if it does not know it.
 
     Raises:
@@ -145,11 +145,11 @@ def target_at(location: Location, config: Config) -> Target:
     pipeline = config.pipeline_of(str(location))
     for query in () if pipeline is None else pipeline.queries:
         if pipeline is not None and parse_location(query.checkpoint).identity == location.identity:
-            return target_of(pipeline, query)
+            return make_target(pipeline, query)
     return Target(str(location), config=config)
 
 
-def known_here(checkpoint: str, config: Config) -> Target | None:
+def find_known_here(checkpoint: str, config: Config) -> Target | None:
     """The query of the `lastgood.toml` here that has its checkpoint there, by its name; None if there is none.
 
     Args:
@@ -169,11 +169,11 @@ def known_here(checkpoint: str, config: Config) -> Target | None:
                 name = pipeline.name
             else:
                 name = f"{pipeline.name}.{query.name}"
-            return replace(target_of(pipeline, query), name=name)
+            return replace(make_target(pipeline, query), name=name)
     return None
 
 
-def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
+def list_words_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
     """What a person who types `apply` or `undo` here has to add, having seen that the driver is dead; often nothing.
 
     Args:
@@ -189,7 +189,7 @@ def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
     return (DEAD,)
 
 
-def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
+def _make_unknown_error(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
     names = []
     for pipeline in pipelines:
         names.append(pipeline.name)
@@ -213,7 +213,7 @@ def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageErr
     )
 
 
-def _query(pipeline: Pipeline, name: str, config: Path) -> ConfiguredQuery:
+def _choose_query(pipeline: Pipeline, name: str, config: Path) -> ConfiguredQuery:
     chosen = [query for query in pipeline.queries if not name or query.name == name]
     if len(chosen) == 1:
         return chosen[0]

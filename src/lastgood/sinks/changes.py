@@ -14,7 +14,7 @@ from lastgood.storage.reading import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class Fencing:
     """How writers in flight are made to fail, so that what a sink shows next is what it will show."""
 
     name_of: Callable[[SinkEvidence], str | None]
@@ -34,11 +34,11 @@ class SinkChanges:
     """Gives one of these steps, where it is carried out."""
     measure: Callable[[SinkEdit, Storage], tuple[Step, ...] | str]
     """The steps that have a sink go back, by what is there now; or what stands against it, in a line for a person."""
-    fence: Fence | None = None
+    fence: Fencing | None = None
     """None: a sink whose writers cannot be fenced off."""
 
 
-def changes_of(kind: str) -> SinkChanges | None:
+def find_changes(kind: str) -> SinkChanges | None:
     """What lastgood does to sinks of a kind; None if it never changes one."""
     found = SINK_KINDS.get(kind)
     if found is None:
@@ -46,13 +46,13 @@ def changes_of(kind: str) -> SinkChanges | None:
     return found.changes()
 
 
-def fence_at(kind: str) -> Fence | None:
+def find_fencing(kind: str) -> Fencing | None:
     """How writers to a sink of a kind are fenced off; None if they cannot be."""
-    changes = changes_of(kind)
+    changes = find_changes(kind)
     return None if changes is None else changes.fence
 
 
-def all_changes() -> Iterator[SinkChanges]:
+def list_changes() -> Iterator[SinkChanges]:
     """Those of every kind of sink that is ever changed."""
     for kind in SINK_KINDS.values():
         changes = kind.changes()

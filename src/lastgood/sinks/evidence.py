@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lastgood.errors import Retry, StorageError, reason
+from lastgood.errors import Retry, StorageError, explain_error
 from lastgood.sinks.kind import SinkTraits
-from lastgood.sinks.kinds import traits_of
-from lastgood.values import JsonValue, form
+from lastgood.sinks.kinds import find_traits
+from lastgood.values import JsonValue, make_form
 
 START_MS = 30 * 60 * 1000
 """What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""
@@ -52,7 +52,7 @@ class CommittedBatch:
 class SinkEvidence(JsonValue):
     """What a sink says about one query, when it was asked."""
 
-    json = form(
+    json = make_form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
         "back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
@@ -120,7 +120,7 @@ class SinkEvidence(JsonValue):
     @property
     def traits(self) -> SinkTraits:
         """What is so of every sink of its kind."""
-        return traits_of(self.kind)
+        return find_traits(self.kind)
 
     @property
     def holes(self) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ def is_query_id(name: str) -> bool:
         return False
 
 
-def unknown_evidence(
+def make_unknown_evidence(
     kind: str, location: str, dedupe_key: DedupeKey, because: str, *, is_silent: bool = False
 ) -> SinkEvidence:
     """The answer of a sink of which nothing could be found out."""
@@ -193,7 +193,7 @@ def unknown_evidence(
     )
 
 
-def silent_evidence(kind: str, location: str, dedupe_key: DedupeKey, error: StorageError) -> SinkEvidence:
+def make_silent_evidence(kind: str, location: str, dedupe_key: DedupeKey, error: StorageError) -> SinkEvidence:
     """The answer of a sink that could not be looked at."""
     is_silent = error.retry is Retry.LATER
-    return unknown_evidence(kind, location, dedupe_key, reason(error), is_silent=is_silent)
+    return make_unknown_evidence(kind, location, dedupe_key, explain_error(error), is_silent=is_silent)

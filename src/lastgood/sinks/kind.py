@@ -77,12 +77,12 @@ class Opening:
     """How long each reading may take."""
 
 
-def _never(text: str) -> bool:
+def _claim_never(text: str) -> bool:
     del text
     return False
 
 
-def _no_changes() -> SinkChanges | None:
+def _make_no_changes() -> SinkChanges | None:
     return None
 
 
@@ -101,9 +101,9 @@ class SinkKind:
     """Whether the name of a file alone says that it is one; None: no name does."""
     open_at: Callable[[Storage, Location, Opening], Sink] | None = None
     """Gives access to the one at a location; None: it is no folder."""
-    claims: Callable[[str], bool] = _never
+    claims: Callable[[str], bool] = _claim_never
     """Whether a text that is typed can be nothing but a sink of this kind, which is no folder."""
     open_text: Callable[[str, Opening], Sink] | None = None
     """Gives access to what it claims."""
-    changes: Callable[[], SinkChanges | None] = _no_changes
+    changes: Callable[[], SinkChanges | None] = _make_no_changes
     """What lastgood changes in it; None: nothing ever."""

@@ -34,7 +34,7 @@ _NO_KIND: Final[Mapping[str, SinkTraits]] = {
 _ANY_KIND: Final = SinkTraits(keeps_log=None)
 
 
-def traits_of(kind: str) -> SinkTraits:
+def find_traits(kind: str) -> SinkTraits:
     """What is so of every sink of a kind; of one that nobody knows as little as can be."""
     found = SINK_KINDS.get(kind)
     if found is not None:

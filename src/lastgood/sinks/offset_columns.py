@@ -207,7 +207,7 @@ class _Stretches:
             self._ends.pop()
 
 
-def first_missing(held: Mapping[int, tuple[Range, ...]], partition: int, first: int) -> int:
+def find_first_missing(held: Mapping[int, tuple[Range, ...]], partition: int, first: int) -> int:
     """The lowest offset from `first` on that no row of a partition carries."""
     missing = first
     for start, end in held.get(partition, ()):

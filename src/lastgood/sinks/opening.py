@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lastgood.errors import Retry, StorageError, reason
-from lastgood.redaction import without_login
-from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, unknown_evidence
+from lastgood.errors import Retry, StorageError, explain_error
+from lastgood.redaction import hide_login
+from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, make_unknown_evidence
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kind import Opening, SinkKind
 from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNKNOWN, UNRECOGNISED
@@ -34,19 +34,19 @@ class OtherSink:
         """That there is nothing, or nothing to tell; see `Sink.evidence`."""
         if self.kind == ABSENT:
             return SinkEvidence(self.kind, self.location, DedupeKey.NONE, None, known=True, because=self.because)
-        return unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because, is_silent=self.is_silent)
+        return make_unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because, is_silent=self.is_silent)
 
 
 def is_database(text: str) -> bool:
     """Whether a sink lies in no storage, but in a database, told by its URL."""
-    return _claiming(text) is not None
+    return _find_claiming(text) is not None
 
 
-def _claiming(text: str) -> SinkKind | None:
+def _find_claiming(text: str) -> SinkKind | None:
     return next((kind for kind in SINK_KINDS.values() if kind.claims(text)), None)
 
 
-def same_sink(text: str) -> str:
+def normalise_sink(text: str) -> str:
     """The same text for each way to name one sink: without its password, and a database whatever table of it is meant.
 
     Nothing is opened.
@@ -55,7 +55,7 @@ def same_sink(text: str) -> str:
         LocationInvalidError: the location is not understood.
     """
     if is_database(text):
-        return without_login(text.partition("#")[0])
+        return hide_login(text.partition("#")[0])
     return split_kind(text)[1].identity
 
 
@@ -85,7 +85,7 @@ def open_sink(
         StorageError: the storage cannot be had on this machine.
     """
     opening = Opening(app_id=app_id, ref=ref, sink_name=sink_name, timeout_seconds=timeout_seconds)
-    claiming = _claiming(text)
+    claiming = _find_claiming(text)
     if claiming is not None and claiming.open_text is not None:
         return claiming.open_text(text, opening)
     name, location = split_kind(text)
@@ -109,20 +109,20 @@ def split_kind(text: str) -> tuple[str | None, Location]:
         LocationInvalidError: the location is not understood.
     """
     prefix, colon, rest = text.partition(":")
-    if not colon or all(kind.name != prefix for kind in _in_folders()):
+    if not colon or all(kind.name != prefix for kind in _list_in_folders()):
         return None, parse_location(text)
     if prefix == FILE_SINK.name and rest.startswith("/"):
         return None, parse_location(text)
     return prefix, parse_location(rest)
 
 
-def _in_folders() -> list[SinkKind]:
+def _list_in_folders() -> list[SinkKind]:
     """The kinds whose sinks lie in a storage."""
     return [kind for kind in SINK_KINDS.values() if kind.open_at is not None]
 
 
 def _look(storage: Storage, location: Location, timeout_seconds: float) -> SinkKind | OtherSink:
-    kinds = [kind for kind in _in_folders() if kind.is_at is not None]
+    kinds = [kind for kind in _list_in_folders() if kind.is_at is not None]
     named = next((kind for kind in kinds if kind.is_named is not None and kind.is_named(location)), None)
     if named is not None:
         return named
@@ -134,7 +134,7 @@ def _look(storage: Storage, location: Location, timeout_seconds: float) -> SinkK
     try:
         *there, is_there = [bool(answer.or_raise()) for answer in answers]
     except StorageError as error:
-        return OtherSink(UNKNOWN, str(location), reason(error), is_silent=error.retry is Retry.LATER)
+        return OtherSink(UNKNOWN, str(location), explain_error(error), is_silent=error.retry is Retry.LATER)
     for kind, is_it in zip(kinds, there, strict=True):
         if is_it:
             return kind

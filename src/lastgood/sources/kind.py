@@ -12,7 +12,7 @@ Shape: TypeAlias = "Callable[[Mapping[str, Json]], bool]"
 """Whether an offset that is JSON is one of this kind."""
 
 
-def _never(value: Mapping[str, Json]) -> bool:
+def _recognise_never(value: Mapping[str, Json]) -> bool:
     del value
     return False
 
@@ -25,7 +25,7 @@ class SourceKind:
     """As `SourceOffset.kind` where its offsets have a type of their own; else as a person is told of it."""
     title: str | None = None
     """What a person is told that it is; None: its name."""
-    is_one: Shape = _never
+    is_one: Shape = _recognise_never
     """By which its offsets are known, where they have no type of their own."""
     place: Callable[[Mapping[str, Json]], int | None] | None = None
     """How far on such an offset is; None where nobody knows how they follow each other."""

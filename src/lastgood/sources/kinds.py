@@ -77,7 +77,7 @@ SOURCE_KINDS: Final[dict[str, SourceKind]] = {
 """By name, in the order in which the shape of an offset is looked at."""
 
 
-def kind_of(offset: SourceOffset) -> SourceKind:
+def recognise_source(offset: SourceOffset) -> SourceKind:
     """What a source is, or may be, by the shape of one of its offsets."""
     if not isinstance(offset, JsonOffset):
         return SOURCE_KINDS.get(offset.kind, NOT_KNOWN)
@@ -87,16 +87,16 @@ def kind_of(offset: SourceOffset) -> SourceKind:
     return next((kind for kind in SOURCE_KINDS.values() if kind.is_one(value)), NOT_KNOWN)
 
 
-def place_of(offset: SourceOffset) -> int | None:
+def find_place(offset: SourceOffset) -> int | None:
     """How far on an offset is that has no type of its own; None where its kind does not tell."""
-    place = kind_of(offset).place
+    place = recognise_source(offset).place
     value = offset.value if isinstance(offset, JsonOffset) else None
     if place is not None and isinstance(value, dict):
         return place(value)
     return None
 
 
-def source_kind(name: str | None) -> SourceKind:
+def find_source_kind(name: str | None) -> SourceKind:
     """The kind of a name, as `SourceOffset.kind` has it; of one that nobody knows as little as can be."""
     if name is None:
         return NOT_KNOWN

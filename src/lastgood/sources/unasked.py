@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lastgood.checkpoint.source_offsets import NumberOffset, SourceOffset
-from lastgood.sources.kinds import kind_of
+from lastgood.sources.kinds import recognise_source
 
 REPLAYS: Final = "--source-replays"
 """The option by which a person says that such a source serves its ranges again."""
@@ -52,18 +52,18 @@ class Unasked:
         return f"{self.title}: whether it still serves what is to be read cannot be asked ({REPLAYS})"
 
 
-def name_of(offset: SourceOffset, initial: SourceOffset | None) -> str:
+def describe_source(offset: SourceOffset, initial: SourceOffset | None) -> str:
     """What a source is, or may be, by its offsets.
 
     Args:
         offset: Where a plan ends.
         initial: What the source wrote down when it began (`sources/<i>/0`); None if it wrote nothing.
     """
-    if counts_rows(offset, initial):
+    if is_counting_rows(offset, initial):
         return "a socket, memory, or another that counts its rows"
-    return kind_of(offset).shown
+    return recognise_source(offset).shown
 
 
-def counts_rows(offset: SourceOffset, initial: SourceOffset | None) -> bool:
+def is_counting_rows(offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether a source keeps a bare count and wrote down no beginning, as a socket and memory do, and rate does not."""
     return isinstance(offset, NumberOffset) and not isinstance(initial, NumberOffset)

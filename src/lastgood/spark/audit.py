@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 from lastgood.errors import UsageError
 from lastgood.sinks.kind import SinkReader
-from lastgood.sinks.kinds import traits_of
+from lastgood.sinks.kinds import find_traits
 from lastgood.sources.kafka.reader import OffsetRange
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 NAMED_TABLE = "table"
@@ -46,7 +46,7 @@ class Column:
 class SinkTable(JsonValue):
     """A table that Spark can read."""
 
-    json = form("kind location reader=_reader")
+    json = make_form("kind location reader=_reader")
     """The object `sink` that the job reads."""
 
     kind: str
@@ -61,14 +61,14 @@ class SinkTable(JsonValue):
     @property
     def _reader(self) -> SinkReader | None:
         """How Spark reads it; None for a name."""
-        return traits_of(self.kind).reader
+        return find_traits(self.kind).reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSpec(JsonValue):
     """One comparison, as the job is asked for it."""
 
-    json = form(
+    json = make_form(
         "mark kafka=kafka_options ranges sink keys compare where isolation_level compacted unserved=_is_unserved"
     )
     """The object that the job reads."""
@@ -140,7 +140,7 @@ class Difference(JsonValue):
 class Audit(JsonValue):
     """Every record that the query has read and Kafka still serves, against the rows of its sink."""
 
-    json = form(
+    json = make_form(
         "checkpoint last_committed exact=is_exact keys source=_source sink=_sink lost duplicated changed unknown "
         "aborted=_aborted seconds=_seconds"
     )
@@ -228,8 +228,8 @@ class Audit(JsonValue):
             "isolation_level": self.isolation_level,
             "offsets": self.source_offsets,
             "records": self.source_records,
-            "compared": _by_topic((each, each.begin, each.end) for each in self.ranges),
-            "not_served": _by_topic((each, each.start, each.begin) for each in self.ranges),
+            "compared": _group_by_topic((each, each.begin, each.end) for each in self.ranges),
+            "not_served": _group_by_topic((each, each.start, each.begin) for each in self.ranges),
         }
 
     @property
@@ -252,7 +252,7 @@ class Audit(JsonValue):
         return round(self.seconds, 1)
 
 
-def _by_topic(ranges: Iterable[tuple[OffsetRange, int, int]]) -> dict[str, dict[str, list[list[int]]]]:
+def _group_by_topic(ranges: Iterable[tuple[OffsetRange, int, int]]) -> dict[str, dict[str, list[list[int]]]]:
     """Topic → partition → ranges; empty ones are left out."""
     found: dict[str, dict[str, list[list[int]]]] = {}
     for each, begin, end in ranges:

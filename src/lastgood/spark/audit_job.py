@@ -62,7 +62,7 @@ class AuditedTable:
             else:
                 self.rows = spark.read.format(reader["format"]).load(location)
         except (AnalysisException, Py4JJavaError) as error:
-            raise RefusedError("sink_unreadable", f"{spec['kind']}:{location}", first_line(error)) from error
+            raise RefusedError("sink_unreadable", f"{spec['kind']}:{location}", take_first_line(error)) from error
         types = {name.lower(): kind for name, kind in self.rows.dtypes}
         self._topic = sf.col("topic") if types.get("topic") == "string" else None
         if self._topic is None and len(topics) == 1:
@@ -135,15 +135,15 @@ class AuditedSource:
             self._spark.read.format("kafka")
             .options(**self._options, **options)
             .option("assign", json.dumps(assigned))
-            .option("startingOffsets", _by_topic(begin))
-            .option("endingOffsets", _by_topic(end))
+            .option("startingOffsets", _group_by_topic(begin))
+            .option("endingOffsets", _group_by_topic(end))
             .option("includeHeaders", "true")
             .option("minPartitions", 2 * self._spark.sparkContext.defaultParallelism)
             .load()
         )
 
 
-def _by_topic(offsets: Offsets) -> str:
+def _group_by_topic(offsets: Offsets) -> str:
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -154,7 +154,7 @@ class Columns:
     """What is compared: keys `key_0`, … and values `value_0`, …, the same on both sides."""
 
     def __init__(self, sink: AuditedTable, source: AuditedSource, spec: dict[str, Any]) -> None:
-        keys = spec["keys"] or _default_keys(sink)
+        keys = spec["keys"] or _choose_default_keys(sink)
         entries = {f"key_{index}": each for index, each in enumerate(keys)}
         self.keys = {alias: each["name"] for alias, each in entries.items()}
         """Alias → name in the sink."""
@@ -165,7 +165,7 @@ class Columns:
         records = source.records("read_uncommitted")
         self._of_record = [sf.col(name).alias(alias) for alias, name in _PLACE.items()]
         for alias, each in entries.items():
-            expression = each["expression"] or own_expression(each["name"])
+            expression = each["expression"] or make_own_expression(each["name"])
             _refuse_bad_sql(expression, lambda sql: records.select(sf.expr(sql)))
             # The sink's type decides; what cannot be converted is NULL, as in from_json.
             self._of_record.append(sf.expr(f"try_cast(({expression}) AS {types[alias]})").alias(alias))
@@ -188,14 +188,14 @@ class Columns:
         return rows.select(*self._of_row)
 
 
-def _default_keys(sink: AuditedTable) -> list[dict[str, Any]]:
+def _choose_default_keys(sink: AuditedTable) -> list[dict[str, Any]]:
     if not sink.has_position:
         raise RefusedError("no_key", "", ", ".join(sink.rows.columns))
     present = {name.lower() for name in sink.rows.columns}
     return [{"name": name, "expression": None} for name in _PLACE.values() if name in present]
 
 
-def own_expression(name: str) -> str:
+def make_own_expression(name: str) -> str:
     """SQL for what a column of this name most likely holds: the record's own field, or one of its JSON value."""
     if name.lower() in (*_PLACE.values(), "timestamp"):
         return name
@@ -212,7 +212,7 @@ def _refuse_bad_sql(expression: str, use: Callable[[str], DataFrame]) -> None:
     try:
         use(expression)
     except (AnalysisException, ParseException) as error:
-        raise RefusedError("bad_expression", expression, first_line(error)) from error
+        raise RefusedError("bad_expression", expression, take_first_line(error)) from error
 
 
 class KeyComparison:
@@ -264,11 +264,11 @@ class KeyComparison:
             records = side(self._records(self._level), read="1", allowed="kept", kept="kept")
         both_sides = records.union(side(self._rows, rows="1"))
         # One shuffle by key serves both aggregations.
-        by_group = both_sides.repartition(*keys).groupBy(*groups).agg(*_sums(counts))
+        by_group = both_sides.repartition(*keys).groupBy(*groups).agg(*_make_sums(counts))
         agreed = by_group.withColumn("agreed", sf.expr("least(rows, kept)"))
         agreed = agreed.withColumn("agreed_aborted", sf.expr("least(rows - agreed, greatest(allowed - kept, 0))"))
-        by_key = agreed.groupBy(*keys).agg(*_sums((*counts, "agreed", "agreed_aborted")))
-        return _with_verdict(by_key, surplus_is_provable=self.columns.is_position or not self._compacted)
+        by_key = agreed.groupBy(*keys).agg(*_make_sums((*counts, "agreed", "agreed_aborted")))
+        return _add_verdict(by_key, surplus_is_provable=self.columns.is_position or not self._compacted)
 
     def _records(self, level: str) -> DataFrame:
         return self.columns.of_records(self.source.records(level))
@@ -302,7 +302,7 @@ class KeyComparison:
 
     def _totals(self) -> dict[str, int]:
         names = ("read", "kept", "allowed", "rows", *_VERDICTS)
-        row = self._by_key().agg(*_sums(names)).collect()[0]
+        row = self._by_key().agg(*_make_sums(names)).collect()[0]
         return {name: row[name] or 0 for name in names}
 
     def _locate(self, totals: dict[str, int]) -> tuple[dict[str, Any], int, int]:
@@ -321,13 +321,13 @@ class KeyComparison:
         if unmatched:
             strangers = self._strangers(faults.where("unmatched > 0")).persist()
             counted = {
-                row["kind"]: row["weight"] for row in strangers.groupBy("kind").agg(*_sums(["weight"])).collect()
+                row["kind"]: row["weight"] for row in strangers.groupBy("kind").agg(*_make_sums(["weight"])).collect()
             }
             unknown, not_verifiable = counted.get("unknown", 0), counted.get("not_verifiable", 0)
             self._outside = {side: count + counted.get(side, 0) for side, count in self._outside.items()}
             found = found.unionByName(strangers.where("kind = 'unknown'"))
         kinds = [kind for kind in ("lost", "duplicated", "changed") if totals[kind]] + ["unknown"] * bool(unknown)
-        return _places(found.persist(), kinds, self.columns), unknown, not_verifiable
+        return _collect_places(found.persist(), kinds, self.columns), unknown, not_verifiable
 
     def _of_source(self, faults: DataFrame) -> DataFrame:
         """One row per record that is lost, changed or duplicated: kind, weight, keys and place."""
@@ -369,7 +369,7 @@ class KeyComparison:
         return joined.selectExpr(f"{kind} AS kind", "unmatched AS weight", *keys, *nowhere)
 
 
-def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
+def _add_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
     """Judge the records (`missing`) and rows (`strange`) of a key that agree with nothing on the other side.
 
     Strange rows are, in this order: changed, as many as records are missing; rows of aborted records; one row
@@ -398,12 +398,12 @@ def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
     return by_key
 
 
-def _places(found: DataFrame, kinds: Sequence[str], columns: Columns) -> dict[str, Any]:
+def _collect_places(found: DataFrame, kinds: Sequence[str], columns: Columns) -> dict[str, Any]:
     """Per kind: totals and offset ranges of each topic partition, and some keys."""
     by_partition = ["kind", "record_topic", "record_partition"]
     window = Window.partitionBy(*by_partition)
     placed = found.where("record_offset IS NOT NULL")
-    totals = placed.groupBy(*by_partition).agg(*_sums(["weight"])).orderBy(*by_partition).collect()
+    totals = placed.groupBy(*by_partition).agg(*_make_sums(["weight"])).orderBy(*by_partition).collect()
     numbered = placed.select(*by_partition, "record_offset").distinct()
     # Offsets without a gap between them have the same distance to their number.
     distance = sf.col("record_offset") - sf.row_number().over(window.orderBy("record_offset"))
@@ -419,7 +419,7 @@ def _places(found: DataFrame, kinds: Sequence[str], columns: Columns) -> dict[st
         ranges.setdefault(tuple(row[name] for name in by_partition), []).append(row)
     places: dict[str, Any] = {}
     for kind in kinds:
-        places[kind] = {"partitions": [], "samples": _samples(found.where(sf.col("kind") == kind), columns)}
+        places[kind] = {"partitions": [], "samples": _collect_samples(found.where(sf.col("kind") == kind), columns)}
     for row in totals:
         first, *_ = here = ranges[tuple(row[name] for name in by_partition)]
         places[row["kind"]]["partitions"].append(
@@ -434,7 +434,7 @@ def _places(found: DataFrame, kinds: Sequence[str], columns: Columns) -> dict[st
     return places
 
 
-def _samples(found: DataFrame, columns: Columns) -> list[dict[str, Any]]:
+def _collect_samples(found: DataFrame, columns: Columns) -> list[dict[str, Any]]:
     """The keys of the first few, with the place of the record where it is known."""
     named = [sf.col(alias).alias(name) for alias, name in columns.keys.items()]
     as_json = sf.to_json(sf.struct(*named), {"ignoreNullFields": "false"}).alias("key")
@@ -445,7 +445,7 @@ def _samples(found: DataFrame, columns: Columns) -> list[dict[str, Any]]:
     ]
 
 
-def _sums(names: Iterable[str]) -> list[Column]:
+def _make_sums(names: Iterable[str]) -> list[Column]:
     return [sf.sum(name).alias(name) for name in names]
 
 
@@ -458,7 +458,7 @@ def _join(left: DataFrame, right: DataFrame, columns: Sequence[str], how: str) -
     return left.join(renamed, equal, how).drop(*[f"right_{name}" for name in columns])
 
 
-def first_line(error: Exception) -> str:
+def take_first_line(error: Exception) -> str:
     """What Spark says in its first line; of a Java exception, the innermost."""
     text = str(error)
     if isinstance(error, Py4JJavaError):
@@ -469,7 +469,7 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def session(reader: dict[str, Any] | None) -> SparkSession:
+def open_session(reader: dict[str, Any] | None) -> SparkSession:
     """The session that spark-submit has prepared, able to read what is to be read."""
     builder = SparkSession.builder.appName("lastgood verify")
     conf = SparkConf()
@@ -486,11 +486,11 @@ def session(reader: dict[str, Any] | None) -> SparkSession:
 def answer(spec: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
     """The answer to SPEC; `say` is told the stages of the work."""
     try:
-        return {"result": KeyComparison(session(spec["sink"]["reader"]), spec, say).run()}
+        return {"result": KeyComparison(open_session(spec["sink"]["reader"]), spec, say).run()}
     except RefusedError as error:
         return {"error": error.answer}
     except (PySparkException, Py4JError) as error:
-        return {"error": {"kind": "failed", "subject": "", "found": first_line(error)}}
+        return {"error": {"kind": "failed", "subject": "", "found": take_first_line(error)}}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import UsageError
 from lastgood.sources.kafka.cluster import ask_kafka
-from lastgood.sources.kafka.config import kafka_config
+from lastgood.sources.kafka.config import translate_config
 from lastgood.sources.kafka.reader import KafkaUnreachableError, TopicMissingError
 from lastgood.sources.kafka.start_files import FILE_BYTES_MAX, parse_start, parse_start_value
 from lastgood.sources.kafka.starting_offsets import (
@@ -17,9 +17,9 @@ from lastgood.sources.kafka.starting_offsets import (
     KEY_VARIABLE,
     StartingOffsets,
     StartingOffsetsError,
-    file_name,
+    name_file,
 )
-from lastgood.spark.agent.failures import failure_of_error
+from lastgood.spark.agent.failures import make_failure_of_error
 from lastgood.spark.agent.sessions import is_connect
 from lastgood.spark.agent.topics import KafkaAdmin
 from lastgood.storage.reading import open_storage, parse_location
@@ -81,24 +81,24 @@ def read_kafka(  # noqa: PLR0913 - all but the first two by name
         orders = read_kafka(spark, "orders", topic="orders", kafka="broker:9092", options={"startingOffsets": "latest"})
     """
     settled = {key.lower(): str(value) for key, value in (options or {}).items()}
-    settled |= _subscription(topic, subscribe_pattern)
+    settled |= _make_subscription(topic, subscribe_pattern)
     if kafka is not None:
         settled[_BOOTSTRAP] = kafka
     if _BOOTSTRAP not in settled:
         raise UsageError("where is Kafka?", found=f"neither kafka= nor the option {_BOOTSTRAP}")
-    recovered = _recovered(spark, name, starting_offsets, start_key)
+    recovered = _find_recovered(spark, name, starting_offsets, start_key)
     if recovered is not None:
         if isinstance(recovered, str):
             start = recovered
         else:
-            start = recovered.option(_partitions(spark, settled))
+            start = recovered.option(_list_partitions(spark, settled))
         settled = {key: value for key, value in settled.items() if key not in _STRONGER}
         settled[_STARTING] = start
     frame: DataFrame = spark.readStream.format("kafka").options(**settled).load()
     return frame
 
 
-def _subscription(topic: str | Sequence[str] | None, subscribe_pattern: str | None) -> dict[str, str]:
+def _make_subscription(topic: str | Sequence[str] | None, subscribe_pattern: str | None) -> dict[str, str]:
     if (topic is None) == (subscribe_pattern is None):
         raise UsageError("what is to be read?", expected="either topic= or subscribe_pattern=")
     if topic is None:
@@ -106,7 +106,7 @@ def _subscription(topic: str | Sequence[str] | None, subscribe_pattern: str | No
     return {"subscribe": topic if isinstance(topic, str) else ",".join(topic)}
 
 
-def _recovered(spark: Any, name: str, chosen: str | Path | None, key: str | None) -> StartingOffsets | str | None:
+def _find_recovered(spark: Any, name: str, chosen: str | Path | None, key: str | None) -> StartingOffsets | str | None:
     """What is said of where the query starts; None if nothing is."""
     if chosen is None and key is None:
         chosen, key = os.environ.get(FOLDER_VARIABLE), os.environ.get(KEY_VARIABLE)
@@ -117,20 +117,20 @@ def _recovered(spark: Any, name: str, chosen: str | Path | None, key: str | None
         if value is None:
             return None
         return parse_start_value(value, name, f"{key} in the session's configuration")
-    content, subject = _file(str(chosen), name)
+    content, subject = _read_file(str(chosen), name)
     if content is None:
         return None
     return parse_start(content, name, subject, key=key)
 
 
-def _file(chosen: str, name: str) -> tuple[bytes | None, str]:
+def _read_file(chosen: str, name: str) -> tuple[bytes | None, str]:
     """What the file of a query holds, None if there is none; and what it is called."""
     place = parse_location(chosen)
     if place.scheme != "file":
         return open_storage(place).read(place, limit=FILE_BYTES_MAX), chosen
     path = Path(place.path)
     if path.is_dir() or not (path.suffix or path.exists()):
-        path /= file_name(name)
+        path /= name_file(name)
     try:
         return path.read_bytes(), str(path)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _file(chosen: str, name: str) -> tuple[bytes | None, str]:
         ) from error
 
 
-def _partitions(spark: Any, options: Mapping[str, str]) -> Partitions:
+def _list_partitions(spark: Any, options: Mapping[str, str]) -> Partitions:
     """The partitions that a source with these options reads."""
     if "subscribe" in options:
         topics = [topic.strip() for topic in options["subscribe"].split(",")]
@@ -149,38 +149,38 @@ def _partitions(spark: Any, options: Mapping[str, str]) -> Partitions:
         topics = []
     pattern = options.get("subscribepattern")
     if is_connect(spark):
-        return _partitions_by_client(options, topics, pattern)
+        return _list_partitions_by_client(options, topics, pattern)
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a Connect client has no py4j
 
     broker = KafkaAdmin(spark._jvm, options)  # noqa: SLF001 - Kafka's client of the driver, with the source's own settings
     try:
         return broker.partitions(topics, pattern)
     except Py4JError as error:
-        cause = failure_of_error(error)["causes"][-1]
+        cause = make_failure_of_error(error)["causes"][-1]
         if str(cause["class_name"]).endswith(".UnknownTopicOrPartitionException"):
-            raise _missing(", ".join(topics), cause["message"]) from error
-        raise _unreachable(options, f"{cause['class_name']}: {cause['message']}") from error
+            raise _make_missing_error(", ".join(topics), cause["message"]) from error
+        raise _make_unreachable_error(options, f"{cause['class_name']}: {cause['message']}") from error
     finally:
         broker.close()
 
 
-def _partitions_by_client(options: Mapping[str, str], topics: list[str], pattern: str | None) -> Partitions:
+def _list_partitions_by_client(options: Mapping[str, str], topics: list[str], pattern: str | None) -> Partitions:
     prefix = "kafka."
     given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-    facts = ask_kafka(options[_BOOTSTRAP], topics, subscribe_pattern=pattern, config=kafka_config(given).settings)
+    facts = ask_kafka(options[_BOOTSTRAP], topics, subscribe_pattern=pattern, config=translate_config(given).settings)
     if facts.unknown is not None:
-        raise _unreachable(options, facts.unknown)
+        raise _make_unreachable_error(options, facts.unknown)
     for name, topic in facts.topics.items():
         if not topic.partitions:
-            raise _missing(name, topic.unknown or "no such topic")
+            raise _make_missing_error(name, topic.unknown or "no such topic")
     return {name: topic.partitions.keys() for name, topic in facts.topics.items()}
 
 
-def _missing(topics: str, found: str) -> TopicMissingError:
+def _make_missing_error(topics: str, found: str) -> TopicMissingError:
     return TopicMissingError("the topic cannot be read", subject=topics, found=found, expected="its partitions")
 
 
-def _unreachable(options: Mapping[str, str], found: str) -> KafkaUnreachableError:
+def _make_unreachable_error(options: Mapping[str, str], found: str) -> KafkaUnreachableError:
     return KafkaUnreachableError(
         "Kafka does not tell the partitions of the topics",
         subject=options[_BOOTSTRAP],

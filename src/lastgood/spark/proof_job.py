@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lastgood.spark.agent.failures import failure_of_error, failure_of_query
+from lastgood.spark.agent.failures import make_failure_of_error, make_failure_of_query
 
 START_SECONDS = 60
 """How long a batch waits for the `start` that it runs by."""
@@ -45,10 +45,10 @@ class ProofSink:
             raise SecondBatchError
         self.batch = batch_id
         if batch_id == 0:
-            self.begins = list(begins(self.query.result(START_SECONDS)))
+            self.begins = list(find_begins(self.query.result(START_SECONDS)))
 
 
-def begins(query: StreamingQuery) -> Iterator[tuple[Any, Any]]:
+def find_begins(query: StreamingQuery) -> Iterator[tuple[Any, Any]]:
     """Where the batch that runs begins and ends in its sources: of a first one progress tells the end alone."""
     leaves = query._jsq.streamingQuery().lastExecution().sparkPlan().collectLeaves()  # noqa: SLF001 - Java's own plan
     for leaf in (leaves.apply(number) for number in range(leaves.size())):
@@ -63,7 +63,7 @@ def stub(spark: SparkSession, source: dict[str, Any]) -> DataFrame:
     return frame.selectExpr("1 AS stub")
 
 
-def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
+def watch_query(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     """What became of the query."""
     sink = ProofSink()
     frame = reduce(DataFrame.unionAll, [stub(spark, source) for source in spec["sources"]])
@@ -77,7 +77,7 @@ def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
             query.stop()
     except StreamingQueryException:
         if sink.batch is None:
-            failed = failure_of_query(query._jsq.exception().get(), query.id, None)  # noqa: SLF001 - the causes in Java
+            failed = make_failure_of_query(query._jsq.exception().get(), query.id, None)  # noqa: SLF001 - the causes in Java
             told.update(ended="failed", causes=failed["causes"])
     progress = [json.loads(each.json()) for each in query._jsq.recentProgress()]  # noqa: SLF001 - as it is in Java
     first = next((each for each in progress if each["batchId"] == sink.batch), None)
@@ -87,20 +87,20 @@ def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     else:
         told["idle_at"] = None
     told["sources"] = [
-        [as_text(begin_of(each, sink.begins)), as_text(each["endOffset"])]
+        [format_offset(find_begin(each, sink.begins)), format_offset(each["endOffset"])]
         for each in (first or {"sources": []})["sources"]
     ]
     return told
 
 
-def begin_of(source: dict[str, Any], begun: list[tuple[Any, Any]]) -> Any:
+def find_begin(source: dict[str, Any], begun: list[tuple[Any, Any]]) -> Any:
     """Where a source of a batch begins; None if nobody tells."""
     if source["startOffset"] is not None:
         return source["startOffset"]
     return next((start for start, end in begun if end == source["endOffset"]), None)
 
 
-def as_text(offset: Any) -> str | None:
+def format_offset(offset: Any) -> str | None:
     """An offset as it stands in a log: Spark shows it as JSON where it is JSON."""
     if offset is None:
         return None
@@ -114,9 +114,9 @@ def main(question: str, answer: str) -> None:
     spec = json.loads(Path(question).read_text(encoding="utf-8"))
     spark = SparkSession.builder.appName("lastgood plan --prove").getOrCreate()
     try:
-        told = watched(spark, spec)
+        told = watch_query(spark, spec)
     except PySparkException as error:
-        told = {"ended": "failed", "batch": None, "sources": [], "causes": failure_of_error(error)["causes"]}
+        told = {"ended": "failed", "batch": None, "sources": [], "causes": make_failure_of_error(error)["causes"]}
     Path(answer).write_text(json.dumps({"spark": spark.version, **told}), encoding="utf-8")
     spark.stop()
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
-from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
-from lastgood.records.told import record_as_told
-from lastgood.spark.agent.files import RecordFileWriter, encode_records, record_file_name, surplus
+from lastgood.records.record import TEMPORARY_CHECKPOINT, parse_record
+from lastgood.records.told import redact_record
+from lastgood.spark.agent.files import RecordFileWriter, encode_records, list_surplus, name_record_file
 from lastgood.spark.agent.writer import RecordTaker
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, LocationInvalidError, parse_location
@@ -31,12 +31,12 @@ _FILE_NAMED = 0o644
 """Of a file in a folder that was named: others may have been given it to read, as far as the umask lets them."""
 
 
-def records_folder(checkpoint: Location) -> Location:
+def locate_records(checkpoint: Location) -> Location:
     """Where the records of a checkpoint's query are by default."""
     return checkpoint.sibling(".lastgood") / RECORDS_FOLDER
 
 
-def sink_for(folder: Location, *, root: Location | None = None) -> RecordTaker:
+def open_record_taker(folder: Location, *, root: Location | None = None) -> RecordTaker:
     """What writes to this folder, wherever it is.
 
     Args:
@@ -87,7 +87,7 @@ class AsTold:
     def write(self, records: Sequence[dict[str, Any]]) -> None:
         """As the sink does; records that are offered again are the same ones for it, too."""
         if records is not self._offered:
-            self._offered, self._told = records, [record_as_told(each) for each in records]
+            self._offered, self._told = records, [redact_record(each) for each in records]
         self._sink.write(self._told)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class ObjectSink:
             self._content = b""
             self._number += 1
         content = self._content + encode_records(records)
-        self._storage.write(self._folder / record_file_name(self._number), content)
+        self._storage.write(self._folder / name_record_file(self._number), content)
         self._content = content
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class ObjectSink:
 
     def _make_room(self) -> None:
         listed = self._storage.scan(self._folder, facts=False) or ()
-        for name in surplus((entry.name for entry in listed), OBJECTS_MAX - 1):
+        for name in list_surplus((entry.name for entry in listed), OBJECTS_MAX - 1):
             # Safe: only names that a recorder gives, the oldest of them, beyond as many as are kept.
             self._storage.remove(self._folder / name)
 
@@ -155,7 +155,7 @@ class LedgerSink:
         Raises:
             LedgerError, NoSpaceError: the ledger refuses; what was stored of them is not stored twice later.
         """
-        read = [record_from_json(record) for record in records]
+        read = [parse_record(record) for record in records]
         try:
             self._ledger = self._ledger or open_ledger(self._place)
             self._ledger.record(record for record in read if record is not None)
@@ -218,11 +218,11 @@ class BesideCheckpoints:
 
     def _sink(self, checkpoint: str | None) -> RecordTaker:
         if checkpoint not in self._sinks:
-            self._sinks[checkpoint] = _sink_beside(checkpoint) or RecordFileWriter(self._elsewhere)
+            self._sinks[checkpoint] = _open_beside(checkpoint) or RecordFileWriter(self._elsewhere)
         return self._sinks[checkpoint]
 
 
-def _sink_beside(checkpoint: str | None) -> RecordTaker | None:
+def _open_beside(checkpoint: str | None) -> RecordTaker | None:
     """None where there is no place beside it, or none that we can write to whatever we wait for."""
     try:
         if checkpoint is None:
@@ -231,6 +231,6 @@ def _sink_beside(checkpoint: str | None) -> RecordTaker | None:
             location = parse_location(checkpoint)
         if location is None or location.name.startswith(TEMPORARY_CHECKPOINT):
             return None
-        return sink_for(records_folder(location), root=location)
+        return open_record_taker(locate_records(location), root=location)
     except (LocationInvalidError, ExtraMissingError):
         return None

@@ -13,10 +13,10 @@ import platformdirs
 from lastgood.ledger.url import is_ledger_url, parse_place
 from lastgood.spark.agent import starts
 from lastgood.spark.agent.queries import Queries
-from lastgood.spark.agent.sessions import Attachment, attachment, detach, identity, is_connect
+from lastgood.spark.agent.sessions import Attachment, detach, identify_session, is_connect, make_attachment
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import RecordTaker, Writer
-from lastgood.spark.record_sinks import RECORDS_FOLDER, AsTold, BesideCheckpoints, LedgerSink, sink_for
+from lastgood.spark.record_sinks import RECORDS_FOLDER, AsTold, BesideCheckpoints, LedgerSink, open_record_taker
 from lastgood.storage.reading import parse_location
 
 _CLOSE_SECONDS = 2.0
@@ -55,10 +55,10 @@ class Recorder:
             LedgerUrlError: the URL of the ledger cannot be understood.
             ExtraMissingError: the library for its kind of storage, or for the ledger, is not installed.
         """
-        self._writer = Writer(AsTold(_sink(to)))
+        self._writer = Writer(AsTold(_open_sink(to)))
         queries = Queries(self._writer)
-        self._attached = attachment(spark, queries)
-        self._starts = _Starts(identity(spark), self._attached, queries)
+        self._attached = make_attachment(spark, queries)
+        self._starts = _Starts(identify_session(spark), self._attached, queries)
         kind = "connect.streaming" if is_connect(spark) else "streaming"
         starts.watch(importlib.import_module(f"pyspark.sql.{kind}.readwriter"))
         starts.observe(self._starts)
@@ -101,14 +101,14 @@ class Recorder:
         self.close()
 
 
-def _sink(to: str | Path | RecordTaker | None) -> RecordTaker:
+def _open_sink(to: str | Path | RecordTaker | None) -> RecordTaker:
     if to is None:
         return BesideCheckpoints(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER)
     if isinstance(to, str) and is_ledger_url(to):
         return LedgerSink(parse_place(to))
     if not isinstance(to, str | Path):
         return to
-    return sink_for(parse_location(str(to)))
+    return open_record_taker(parse_location(str(to)))
 
 
 class _Starts:
@@ -123,11 +123,11 @@ class _Starts:
         pass
 
     def after_start(self, start: Start, query: Any) -> None:
-        if identity(start.session) == self._session:
+        if identify_session(start.session) == self._session:
             self._attached.add(query, start.checkpoint)
 
     def start_failed(self, start: Start, error: Exception) -> None:
-        if identity(start.session) == self._session:
+        if identify_session(start.session) == self._session:
             self._queries.start_failed(start.query_name, start.checkpoint, error)
 
     def report_trouble(self, error: Exception) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, MoveStep
-from lastgood.sinks.changes import all_changes
+from lastgood.sinks.changes import list_changes
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.moved_file import MovedFile
 from lastgood.steps.step import Step
@@ -38,10 +38,10 @@ _OF_NO_SINK: Final = (
 )
 
 
-def step_kinds() -> Iterator[StepKind]:
+def list_step_kinds() -> Iterator[StepKind]:
     """Every kind of step that there is."""
     yield from _OF_NO_SINK
-    yield from (StepKind(each.step, each.carry) for each in all_changes())
+    yield from (StepKind(each.step, each.carry) for each in list_changes())
 
 
 def parse_step(told: object) -> Step:
@@ -53,17 +53,17 @@ def parse_step(told: object) -> Step:
     kind = None
     if isinstance(told, dict):
         kind = told.get("kind")
-    found = next((each.step for each in step_kinds() if each.step.kind == kind), None)
+    found = next((each.step for each in list_step_kinds() if each.step.kind == kind), None)
     if found is None:
         raise ValueError(f"the step {told!r:.200} is not understood")
     return found.from_json(told)
 
 
-def carried(step: Step, site: Site) -> Carrying:
+def open_carrying(step: Step, site: Site) -> Carrying:
     """A step, where it is carried out; nothing is looked at yet.
 
     Raises:
         KeyError: its kind is in no table.
     """
-    carry = {each.step.kind: each.carry for each in step_kinds()}
+    carry = {each.step.kind: each.carry for each in list_step_kinds()}
     return carry[step.kind](step, site)

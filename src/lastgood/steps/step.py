@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from lastgood.storage.location import LocationInvalidError, location_of
+from lastgood.storage.location import LocationInvalidError, resolve_location
 from lastgood.values import JsonValue
 
 Rank: TypeAlias = tuple[int, int, int, str]
 
 
 class Turn(enum.IntEnum):
-    """When a step is taken, as the first of its rank; see `planning.steps.in_order`."""
+    """When a step is taken, as the first of its rank; see `planning.steps.sort_steps`."""
 
     SINK = -1
     REMOVED = 0
@@ -130,6 +130,6 @@ def require_location(text: str) -> None:
         ValueError: it is none; the message is one line for a person.
     """
     try:
-        location_of(text)
+        resolve_location(text)
     except LocationInvalidError as error:
         raise ValueError(f"{text} is no location of a sink") from error

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage
@@ -90,7 +90,7 @@ class WrittenFile(Carrying):
                 raise CheckpointChangedError(
                     "the backup is gone or was changed",
                     subject=str(self._kept),
-                    found=_as_found(was),
+                    found=_describe_found(was),
                     effect="the checkpoint stays sealed; no driver can start on it",
                 )
             # Safe: it was just seen to be byte for byte as the step left it, and those bytes are in the plan; what is
@@ -129,13 +129,13 @@ class WrittenFile(Carrying):
             raise UndoRefusedError(
                 "the backup is gone or was changed",
                 subject=str(self._kept),
-                found=_as_found(was),
+                found=_describe_found(was),
                 effect="nothing has been changed",
             )
 
     def _is_found(self, content: bytes | None) -> bool:
         """Whether this is what the step found."""
-        return digest(content) == self._step.before
+        return compute_digest(content) == self._step.before
 
     def _read(self) -> bytes | None:
         return self._storage.read(self._location, limit=LOG_BYTES_MAX)
@@ -144,5 +144,5 @@ class WrittenFile(Carrying):
         return self._site.storage.read(self._kept, limit=LOG_BYTES_MAX)
 
 
-def _as_found(was: bytes | None) -> str:
+def _describe_found(was: bytes | None) -> str:
     return "no such file" if was is None else "another content"

@@ -19,8 +19,8 @@ from azure.core.credentials import AzureSasCredential
 from azure.storage.blob.aio import BlobServiceClient, LinearRetry
 from fsspec.asyn import sync_wrapper
 
-from lastgood.storage.clouds import account_mismatch, require_account
-from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, send_seconds
+from lastgood.storage.clouds import make_account_mismatch_error, require_account
+from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, estimate_send_seconds
 
 # What it logs is in the error, too; without a handler Python would write it to standard error.
 logging.getLogger("azure").addHandler(logging.NullHandler())
@@ -34,7 +34,7 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
 
     def do_connect(self) -> None:
         """Make the client; a connection string counts above all else, as with adlfs."""
-        self.service_client = _client(self)
+        self.service_client = _make_client(self)
 
     def split_path(self, path: str, *_: Any, **__: Any) -> tuple[str, str, None]:
         """Container and name: whatever follows the first slash is a name."""
@@ -54,12 +54,12 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
         container, name = self.split_path(path)[:2]
         client = self.service_client.get_container_client(container)
         told = {"name_starts_with": f"{name}/" if name else None, "include": ["metadata"]}
-        with _telling():
+        with _translate_errors():
             if deep:
                 blobs = client.list_blobs(**told)
             else:
                 blobs = client.walk_blobs(**told, delimiter="/")
-            return [_entry(container, blob) async for blob in blobs]
+            return [_make_entry(container, blob) async for blob in blobs]
 
     async def _ls(self, path: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
         listed = await self._listed(path, deep=False)
@@ -79,16 +79,16 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
     async def _info(self, path: str, *_: Any, **__: Any) -> dict[str, Any]:
         container, name = self.split_path(path)[:2]
         if name:
-            with contextlib.suppress(FileNotFoundError), _telling():
-                return _entry(container, await self._blob(path).get_blob_properties())
+            with contextlib.suppress(FileNotFoundError), _translate_errors():
+                return _make_entry(container, await self._blob(path).get_blob_properties())
         client = self.service_client.get_container_client(container)
-        with _telling():
+        with _translate_errors():
             async for _found in client.list_blobs(name_starts_with=f"{name}/" if name else None, results_per_page=1):
                 return {"name": path, "size": None, "type": "directory"}
         raise FileNotFoundError(path)
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        with _telling():
+        with _translate_errors():
             length = None
             if end is not None:
                 length = end - (start or 0)
@@ -104,13 +104,13 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
             overwrite=mode != "create",
             metadata={"is_directory": "false", **(metadata or {})},
         )
-        with _telling():
-            await asyncio.wait_for(put, send_seconds(len(value)))
+        with _translate_errors():
+            await asyncio.wait_for(put, estimate_send_seconds(len(value)))
 
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
         """Copy a blob within the account, and wait until the service has done so."""
         target = self._blob(path2)
-        with _telling():
+        with _translate_errors():
             state = (await target.start_copy_from_url(self._blob(path1).url))["copy_status"]
             for _look in range(_COPY_LOOKS):
                 if state != "pending":
@@ -121,7 +121,7 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
             raise ConnectionError(f"a copy within Azure has not ended: {state}")
 
     async def _rm_file(self, path: str, **_: Any) -> None:
-        with _telling():
+        with _translate_errors():
             await self._blob(path).delete_blob()
 
     ls, find, info = sync_wrapper(_ls), sync_wrapper(_find), sync_wrapper(_info)
@@ -129,17 +129,17 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
     cp_file, rm_file = sync_wrapper(_cp_file), sync_wrapper(_rm_file)
 
 
-def _client(told: Any) -> Any:
+def _make_client(told: Any) -> Any:
     """A client for what adlfs was told, and found in the environment; it asks twice and then gives up."""
     how: dict[str, Any] = {
         "retry_policy": LinearRetry(backoff=0, retry_total=1, random_jitter_range=0),
         "connection_timeout": CONNECT_SECONDS,
         "read_timeout": READ_SECONDS,
-        "raw_response_hook": _doubt,
+        "raw_response_hook": _refuse_odd_answer,
     }
     host = getattr(told, "account_host", None) or f"{told.account_name}.blob.core.windows.net"
     if told.account_name and told.account_name != host.partition(".")[0]:
-        raise account_mismatch(f"the account {told.account_name}", host)
+        raise make_account_mismatch_error(f"the account {told.account_name}", host)
     if told.connection_string is not None:
         require_account(told.connection_string, host)
         return BlobServiceClient.from_connection_string(told.connection_string, **how)
@@ -149,7 +149,7 @@ def _client(told: Any) -> Any:
     return BlobServiceClient(f"https://{host}", credential=told.credential or told.account_key or sas, **how)
 
 
-def _doubt(response: Any) -> None:
+def _refuse_odd_answer(response: Any) -> None:
     """Refuse what no Azure has answered: each answer of Azure bears the number of its request."""
     answer = response.http_response
     if "x-ms-request-id" not in answer.headers:
@@ -157,27 +157,27 @@ def _doubt(response: Any) -> None:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn what Azure's library raises into what Python calls it."""
     try:
         yield
     except azure.ResourceNotFoundError as error:
-        raise FileNotFoundError(_sentence(error)) from error
+        raise FileNotFoundError(_take_sentence(error)) from error
     except (azure.ServiceRequestError, azure.ServiceResponseError, azure.IncompleteReadError) as error:
-        raise ConnectionError(_sentence(error)) from error
+        raise ConnectionError(_take_sentence(error)) from error
     except azure.HttpResponseError as error:
         if str(getattr(error, "error_code", None)).rpartition(".")[2] in _EXISTS:
-            raise FileExistsError(_sentence(error)) from error
+            raise FileExistsError(_take_sentence(error)) from error
         if isinstance(error, azure.ClientAuthenticationError) or error.status_code in (401, 403):
-            raise PermissionError(_sentence(error)) from error
+            raise PermissionError(_take_sentence(error)) from error
         raise
 
 
-def _sentence(error: Exception) -> str:
+def _take_sentence(error: Exception) -> str:
     return re.split(r"[\r\n]", str(error), maxsplit=1)[0]
 
 
-def _entry(container: str, blob: Any) -> dict[str, Any]:
+def _make_entry(container: str, blob: Any) -> dict[str, Any]:
     """What Azure tells of a blob, or of what the names of several begin with, as fsspec tells it."""
     marks = {name.lower(): value for name, value in (blob.get("metadata") or {}).items()}
     is_folder = blob.name.endswith("/") or "true" in (marks.get("hdi_isfolder"), marks.get("is_directory"))

@@ -25,12 +25,12 @@ class AccountMismatchError(StorageError):
     retry = Retry.AFTER_CHANGE
 
 
-def account_host(authority: str) -> str:
+def name_account_host(authority: str) -> str:
     """Who is asked for `CONTAINER@ACCOUNT.dfs.SUFFIX`: the Blob service of the account."""
     return authority.partition("@")[2].replace(".dfs.", ".blob.", 1)
 
 
-def azure_settings(authority: str, env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[str, Any]:
+def make_azure_settings(authority: str, env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[str, Any]:
     """Which account `CONTAINER@ACCOUNT.dfs.SUFFIX` names, and where it is: clouds of countries have other suffixes.
 
     Args:
@@ -41,13 +41,13 @@ def azure_settings(authority: str, env: Mapping[str, str], configured: Mapping[s
     Raises:
         AccountMismatchError: the environment holds a key, and says that it is another account's.
     """
-    host = account_host(authority)
+    host = name_account_host(authority)
     account = host.partition(".")[0]
     settings = {"account_name": account, "account_host": host}
     named = next(filter(None, map(env.get, _ACCOUNTS)), account)
     key = next((name for name in _KEYS if env.get(name)), None)
     if key and named != account and not configured:
-        raise account_mismatch(f"{key} beside the account {named}", host)
+        raise make_account_mismatch_error(f"{key} beside the account {named}", host)
     if not any(map(env.get, (_KEYS[0], "AZURE_STORAGE_CONNECTION_STRING"))) and "account_key" not in configured:
         settings |= {"account_key": env["AZURE_STORAGE_KEY"]} if env.get("AZURE_STORAGE_KEY") else {}
     return settings
@@ -70,10 +70,12 @@ def require_account(connection: str, host: str) -> None:
     is_azure = ".blob." in place  # any other is a place that somebody chose: an emulator, a domain of one's own
     named = told.get("accountname") or (place.partition(".")[0] if endpoint and is_azure else None)
     if named != account or (is_azure and place != host):
-        raise account_mismatch(f"a connection string for {named or 'an account without a name'} at {place}", host)
+        raise make_account_mismatch_error(
+            f"a connection string for {named or 'an account without a name'} at {place}", host
+        )
 
 
-def account_mismatch(found: str, host: str) -> AccountMismatchError:
+def make_account_mismatch_error(found: str, host: str) -> AccountMismatchError:
     """The error for credentials that were `found`, where `host` is to be asked."""
     return AccountMismatchError(
         "the credentials are not those of the location's account",
@@ -84,7 +86,7 @@ def account_mismatch(found: str, host: str) -> AccountMismatchError:
     )
 
 
-def gcs_settings(env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[str, Any]:
+def make_gcs_settings(env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[str, Any]:
     """What gcsfs is to be told beside what the environment says: at an emulator there are no credentials to look for.
 
     Args:

@@ -12,7 +12,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DRAFT = re.compile(rf"\.lastgood-draft\..+\.{_UUID}\.tmp", re.ASCII | re.DOTALL)
 
 
-def draft_name(name: str) -> str:
+def make_draft_name(name: str) -> str:
     """A name for what is to become the file `name`, unlike any that is there, in the same folder."""
     return f".lastgood-draft.{name[:150]}.{uuid.uuid4()}.tmp"  # no name of a file is longer than 255
 

@@ -19,7 +19,7 @@ from fsspec.asyn import sync_wrapper
 from gcsfs.core import GCSFileSystem
 from google.auth.exceptions import GoogleAuthError, TransportError
 
-from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, send_seconds
+from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, estimate_send_seconds
 
 # What they log is in the error, too; without a handler Python would write it to standard error.
 for _library in ("gcsfs", "google"):
@@ -51,7 +51,7 @@ class BoundedGcs(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
                 raise PermissionError(str(error)) from error
             if answer.status not in _BUSY:
                 is_content = method == "GET" and not json_out
-                _checked(answer.status, answer.headers, content, wants_json=json_out, is_content=is_content)
+                _check(answer.status, answer.headers, content, wants_json=json_out, is_content=is_content)
                 if json_out:
                     return json.loads(content)
                 if info_out:
@@ -84,7 +84,7 @@ class BoundedGcs(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
         else:
             size = 0
         limits = aiohttp.ClientTimeout(
-            total=send_seconds(size) if size else None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
+            total=estimate_send_seconds(size) if size else None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
         )
         asking = session.request(
             method, url, params=self._get_params(more), json=told_json, headers=told, data=body, timeout=limits
@@ -118,14 +118,14 @@ class BoundedGcs(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
     ls, find, cat_file = sync_wrapper(_ls), sync_wrapper(_find), sync_wrapper(_cat_file)
 
 
-def _checked(status: int, headers: Mapping[str, str], content: bytes, *, wants_json: bool, is_content: bool) -> None:
+def _check(status: int, headers: Mapping[str, str], content: bytes, *, wants_json: bool, is_content: bool) -> None:
     """Raise what an answer means, as Python calls it; OddAnswerError if it is none of Google's.
 
     Google's answers are JSON, in which errors and listings have a name; the content of an object has a generation, but
     what Google says where there is no object to give the content of has no form.
     """
     if wants_json or status >= 400:
-        told = _told(content)
+        told = _parse_told(content)
     else:
         told = {}
     message = str(told.get("message") or f"HTTP {status}")
@@ -146,7 +146,7 @@ def _has_generation(headers: Mapping[str, str]) -> bool:
     return bool({"x-goog-generation", "x-guploader-uploadid"} & {name.lower() for name in headers})
 
 
-def _told(content: bytes) -> dict[str, Any]:
+def _parse_told(content: bytes) -> dict[str, Any]:
     """What JSON says, of an error what stands below that; {} of anything else."""
     try:
         value = json.loads(content)

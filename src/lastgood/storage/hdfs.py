@@ -18,9 +18,9 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
 from lastgood.errors import NoSpaceError, StorageError
-from lastgood.storage.drafts import draft_name
+from lastgood.storage.drafts import make_draft_name
 from lastgood.storage.limits import CONNECT_SECONDS, OddAnswerError
-from lastgood.storage.rights import FILE, FOLDER, above_work_folder, is_private
+from lastgood.storage.rights import FILE, FOLDER, find_above_work_folder, is_private
 
 READ_SECONDS = 8.0
 """For the first byte of an answer, and from each to the next."""
@@ -55,7 +55,7 @@ _RPC_ADDRESS = "dfs.namenode.rpc-address"
 _QUOTAS = frozenset({"DSQuotaExceededException", "NSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 
 
-def _hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
+def _read_hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
     """What stands in `core-site.xml` and `hdfs-site.xml` of `HADOOP_CONF_DIR`, as Spark reads them; {} without them."""
     settings: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml") if env.get("HADOOP_CONF_DIR") else ():
@@ -71,7 +71,7 @@ def _hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def configured_names(env: Mapping[str, str]) -> set[str]:
+def list_configured_names(env: Mapping[str, str]) -> set[str]:
     """What may stand for a host in `hdfs://…` because this machine's own Hadoop settings name it.
 
     Args:
@@ -80,15 +80,15 @@ def configured_names(env: Mapping[str, str]) -> set[str]:
     Raises:
         StorageError: the settings cannot be read.
     """
-    hadoop = _hadoop_settings(env)
+    hadoop = _read_hadoop_settings(env)
     addresses = [at.removesuffix(f":{RPC_PORT}") for key, at in hadoop.items() if key.startswith(_RPC_ADDRESS)]
-    return {*_words(hadoop.get("dfs.nameservices", "")), *addresses}
+    return {*_split_words(hadoop.get("dfs.nameservices", "")), *addresses}
 
 
-def webhdfs_settings(
+def make_webhdfs_settings(
     scheme: str, authority: str, *, env: Mapping[str, str], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """How to reach the HDFS that a location names, as arguments of the filesystem of `dependable`.
+    """How to reach the HDFS that a location names, as arguments of the filesystem of `make_dependable`.
 
     Args:
         scheme: `hdfs`, `webhdfs` or `swebhdfs`.
@@ -100,11 +100,11 @@ def webhdfs_settings(
         StorageError: Hadoop's settings cannot be read.
         ValueError: a port is no number.
     """
-    hadoop = _hadoop_settings(env)
+    hadoop = _read_hadoop_settings(env)
     is_https = scheme == "swebhdfs"
     if scheme == "hdfs":
         is_https = bool(given.get("use_https", hadoop.get("dfs.http.policy") == "HTTPS_ONLY"))
-        addresses = _addresses(authority, hadoop, is_https=is_https)
+        addresses = _list_addresses(authority, hadoop, is_https=is_https)
         if "host" in given:
             addresses = [str(given["host"])]
         if "port" in given:
@@ -118,15 +118,15 @@ def webhdfs_settings(
     protocol = "https" if is_https else "http"
     settings["namenodes"] = tuple(f"{protocol}://{host}:{port}" for host, port in pairs)
     if not _OTHER_IDENTITIES & given.keys():
-        settings |= _identity(env, hadoop)
+        settings |= _choose_identity(env, hadoop)
     return settings
 
 
-def _addresses(authority: str, hadoop: Mapping[str, str], *, is_https: bool) -> list[str]:
+def _list_addresses(authority: str, hadoop: Mapping[str, str], *, is_https: bool) -> list[str]:
     """Where the name nodes of `hdfs://authority` serve HTTP: those of a nameservice, else of the one that is named."""
     rpc, http = _RPC_ADDRESS, f"dfs.namenode.{'https' if is_https else 'http'}-address"
-    if authority in _words(hadoop.get("dfs.nameservices", "")):
-        ids = _words(hadoop.get(f"dfs.ha.namenodes.{authority}", ""))
+    if authority in _split_words(hadoop.get("dfs.nameservices", "")):
+        ids = _split_words(hadoop.get(f"dfs.ha.namenodes.{authority}", ""))
         which = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
     else:
         host, _, port = authority.partition(":")
@@ -140,11 +140,11 @@ def _addresses(authority: str, hadoop: Mapping[str, str], *, is_https: bool) -> 
     return found or [authority.partition(":")[0]]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _identity(env: Mapping[str, str], hadoop: Mapping[str, str]) -> dict[str, Any]:
+def _choose_identity(env: Mapping[str, str], hadoop: Mapping[str, str]) -> dict[str, Any]:
     """Who we are for HDFS, as Hadoop's own client decides it."""
     if hadoop.get("hadoop.security.authentication") == "kerberos":
         return {"kerberos": True}
@@ -154,7 +154,7 @@ def _identity(env: Mapping[str, str], hadoop: Mapping[str, str]) -> dict[str, An
 
 
 @functools.cache
-def dependable(filesystem: type[Any]) -> type[Any]:
+def make_dependable(filesystem: type[Any]) -> type[Any]:
     """The WebHDFS of fsspec, with what it lacks.
 
     Its own takes an error of a data node for the content, waits for ever, knows one name node, tells nothing of a
@@ -230,18 +230,18 @@ class _Dependable:
             if reason is not None:  # of urllib3's MaxRetryError, and we retry nothing: there was no connection
                 raise UnreachedError(f"{whom} cannot be reached: {reason}") from error
             raise ConnectionError(f"the answer of {whom} breaks off: {error}") from error
-        return _checked(answer, whom)
+        return _check(answer, whom)
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """One file or folder."""
-        return _entry(_told(self._call("GETFILESTATUS", path=path), "FileStatus"), path)
+        return _make_entry(_parse_told(self._call("GETFILESTATUS", path=path), "FileStatus"), path)
 
     def ls(self, path: str, detail: bool = False, **_: Any) -> list[Any]:  # noqa: FBT001, FBT002 - fsspec's own
         """What lies in a folder; NotADirectoryError for a file."""
-        listed = _told(self._call("LISTSTATUS", path=path), "FileStatuses", "FileStatus")
+        listed = _parse_told(self._call("LISTSTATUS", path=path), "FileStatuses", "FileStatus")
         if any(not found["pathSuffix"] for found in listed):
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", path)
-        entries = [_entry(found, f"{path.rstrip('/')}/{found['pathSuffix']}") for found in listed]
+        entries = [_make_entry(found, f"{path.rstrip('/')}/{found['pathSuffix']}") for found in listed]
         if detail:
             return entries
         return [entry["name"] for entry in entries]
@@ -252,7 +252,7 @@ class _Dependable:
         listings = iter([self.ls(path, detail=True)])
         pool = ThreadPoolExecutor(_PARALLEL_FOLDERS, thread_name_prefix="webhdfs")
         try:
-            while folders := [each["name"] for each in _files_into(found, listings)]:
+            while folders := [each["name"] for each in _sort_files_into(found, listings)]:
                 listings = pool.map(self._listing, folders)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -272,7 +272,7 @@ class _Dependable:
         answer = self._call("OPEN", path=path, redirect=False, **bounds)
         if "Location" in answer.headers:
             answer = self._ask("GET", self._apply_proxy(answer.headers["Location"]))
-        return _content(answer)
+        return _read_content(answer)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         """Put a file in its place, whole and at once; with mode `create`, FileExistsError if there is one already.
@@ -280,7 +280,7 @@ class _Dependable:
         Out of several who create it, one does. A ConnectionError or TimeoutError leaves open whether it is there.
         """
         folder, _slash, name = path.rpartition("/")
-        draft = f"{folder}/{draft_name(name)}"
+        draft = f"{folder}/{make_draft_name(name)}"
         try:
             self._upload(draft, value)
             # Safe: whole by now; that what is there may go is argued where it is written over, and `create` refuses.
@@ -294,7 +294,7 @@ class _Dependable:
     def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - fsspec's own
         """Have a folder there; those of a work folder are for their owner alone, one that is there keeps its mode."""
         del exist_ok
-        above = above_work_folder(path)
+        above = find_above_work_folder(path)
         if above is None:
             self._call("MKDIRS", "put", path)
             return
@@ -323,7 +323,7 @@ class _Dependable:
         self._call("RENAME", "put", path, destination=to, renameoptions=options)
 
 
-def _files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> list[Any]:
+def _sort_files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> list[Any]:
     """Put the files of some listings into `found`; give the folders."""
     folders = []
     for entry in (entry for listing in listings for entry in listing):
@@ -334,11 +334,11 @@ def _files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> list[An
     return folders
 
 
-def _entry(status: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _make_entry(status: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**status, "name": name, "type": status["type"].lower(), "size": status["length"]}
 
 
-def _content(answer: Any) -> bytes:
+def _read_content(answer: Any) -> bytes:
     """What an answer holds, if it is whole: one that breaks off among its headers looks like an empty file."""
     content: bytes = answer.content
     length = answer.headers.get("Content-Length")
@@ -351,7 +351,7 @@ def _content(answer: Any) -> bytes:
     return content
 
 
-def _told(answer: Any, *keys: str) -> Any:
+def _parse_told(answer: Any, *keys: str) -> Any:
     """What stands in an answer below these keys."""
     try:
         value = answer.json()
@@ -362,7 +362,7 @@ def _told(answer: Any, *keys: str) -> Any:
     return value
 
 
-def _checked(answer: Any, whom: str) -> Any:
+def _check(answer: Any, whom: str) -> Any:
     """An answer that is none of an error."""
     if answer.status_code < 400:
         return answer

@@ -15,6 +15,6 @@ class OddAnswerError(ConnectionError):
     """Something answers where a storage is to be, in a way in which that does not."""
 
 
-def send_seconds(size: int) -> float:
+def estimate_send_seconds(size: int) -> float:
     """How long a request may take that sends so many bytes."""
     return SEND_SECONDS + size / SEND_BYTES_PER_SECOND

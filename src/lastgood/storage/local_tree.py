@@ -136,7 +136,7 @@ class Tree:
         place = self.place(path)
         if place.folder is None:
             return os.open(path, flags | os.O_CLOEXEC, mode)
-        with _telling(path, place):
+        with _explain_links(path, place):
             return os.open(place.name, flags | _OWN, mode, dir_fd=place.dir_fd)
 
     def list(self, path: str) -> OpenFolder:
@@ -153,7 +153,7 @@ class Tree:
             return Path(path).stat()
         told = os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
         if stat.S_ISLNK(told.st_mode):
-            raise _not_followed(path, place)
+            raise _make_not_followed_error(path, place)
         return told
 
     def place(self, path: str, *, make: bool = False) -> Place:
@@ -183,10 +183,10 @@ class Tree:
         if self._root is None or self._work is None:
             return None
         if path.startswith(f"{self._root}/"):
-            return self._root, _parts(path[len(self._root) + 1 :])
+            return self._root, _split_path(path[len(self._root) + 1 :])
         if path == self._work or path.startswith(f"{self._work}/"):
             above, _, name = self._work.rpartition("/")
-            return above or "/", (name, *_parts(path[len(self._work) + 1 :])) if path != self._work else (name,)
+            return above or "/", (name, *_split_path(path[len(self._work) + 1 :])) if path != self._work else (name,)
         return None
 
     def _folder(self, base: str, parts: tuple[str, ...], *, make: bool) -> _Held:
@@ -201,7 +201,7 @@ class Tree:
         if make:
             with contextlib.suppress(FileExistsError):
                 make_folder_at(place.name, place.dir_fd, is_ours=is_private(path))
-        with _telling(path, place):
+        with _explain_links(path, place):
             return self._hold(path, os.open(place.name, _AS_PLACE | os.O_NOFOLLOW, dir_fd=place.dir_fd))
 
     def _hold(self, path: str, descriptor: int, *, may_be_link: bool = False) -> _Held:
@@ -212,7 +212,7 @@ class Tree:
         return held
 
 
-def _parts(path: str) -> tuple[str, ...]:
+def _split_path(path: str) -> tuple[str, ...]:
     parts = tuple(path.split("/"))
     if ".." in parts:  # no name of ours, and it would lead out
         raise FileNotFoundError(errno.ENOENT, "no such name", path)
@@ -243,13 +243,13 @@ class _Held:
 
 
 @contextlib.contextmanager
-def _telling(path: str, place: Place) -> Iterator[None]:
+def _explain_links(path: str, place: Place) -> Iterator[None]:
     """Say that it is a link that was in the way: the system says so in several words, and of other things too."""
     try:
         yield
     except OSError as error:
         if error.errno in _NOT_FOLLOWED and _is_link(place):
-            raise _not_followed(path, place) from error
+            raise _make_not_followed_error(path, place) from error
         raise
 
 
@@ -260,14 +260,14 @@ def _is_link(place: Place) -> bool:
         return False
 
 
-def _not_followed(path: str, place: Place) -> LinkNotFollowedError:
+def _make_not_followed_error(path: str, place: Place) -> LinkNotFollowedError:
     target = "?"
     with contextlib.suppress(OSError):
         target = os.readlink(place.name, dir_fd=place.dir_fd)
     return LinkNotFollowedError(Link(path, target))
 
 
-def content(descriptor: int, size: int, limit: int) -> bytes:
+def read_content(descriptor: int, size: int, limit: int) -> bytes:
     """The first `limit` bytes, whatever `size` the system tells: a file may grow, a share may hand it out in parts."""
     # No buffer is as large as a limit that is not reached: it would stay a mapping of its own for each content.
     pieces: list[bytes] = []

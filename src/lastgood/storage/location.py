@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lastgood.errors import Retry, StorageError
-from lastgood.storage.clouds import account_host
+from lastgood.storage.clouds import name_account_host
 
 DBFS_MOUNT = "/dbfs"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -101,7 +101,7 @@ STORAGE_KINDS: Final[dict[str, StorageKind]] = {
 """By scheme. A new kind of storage is a module beside this file, and a line here."""
 
 
-def storage_kind(scheme: str) -> StorageKind:
+def find_storage_kind(scheme: str) -> StorageKind:
     """The kind of storage that a scheme of a location names; of one that nobody knows as little as can be."""
     found = STORAGE_KINDS.get(scheme)
     if found is not None:
@@ -110,7 +110,7 @@ def storage_kind(scheme: str) -> StorageKind:
     return next(named, None) or StorageKind(scheme=scheme)
 
 
-def _schemes() -> tuple[str, ...]:
+def _list_schemes() -> tuple[str, ...]:
     return (*STORAGE_KINDS, *(scheme for kind in STORAGE_KINDS.values() for scheme in kind.same))
 
 
@@ -156,7 +156,7 @@ class Location:
     @property
     def identity(self) -> str:
         """The same text for every way to write the same place, such as `s3://`, `s3a://` or `/dbfs/` and `dbfs:/`."""
-        kind = storage_kind(self.scheme)
+        kind = find_storage_kind(self.scheme)
         scheme, authority, path = kind.scheme, self.authority, self.path
         if scheme == "file" and path.startswith(f"{DBFS_MOUNT}/"):
             scheme, path = "dbfs", path.removeprefix(DBFS_MOUNT)
@@ -169,9 +169,9 @@ class Location:
     @property
     def host(self) -> str | None:
         """Whom it names that is to be asked; None where the environment says that, as for a bucket."""
-        kind = storage_kind(self.scheme)
+        kind = find_storage_kind(self.scheme)
         if kind.is_container:
-            return account_host(self.authority)
+            return name_account_host(self.authority)
         host = self.authority.lower()
         if kind.is_host:
             if kind.scheme == "hdfs":
@@ -190,11 +190,11 @@ class Location:
         return Location(self.scheme, self.authority, self.path + suffix)
 
 
-def _root() -> str:
+def _give_root() -> str:
     return "/"
 
 
-def location_of(text: str, *, here: Callable[[], str] = _root) -> Location:
+def resolve_location(text: str, *, here: Callable[[], str] = _give_root) -> Location:
     """Read a location as Spark takes it: a plain path, `file:`, `s3a://`, `hdfs://`, `abfss://`, `gs://`, `dbfs:/`.
 
     Nothing is decoded: as in Hadoop, `%20`, `?` and `#` in a location are these very characters.
@@ -208,47 +208,47 @@ def location_of(text: str, *, here: Callable[[], str] = _root) -> Location:
             holds characters that none has.
     """
     if not text.strip() or "\0" in text:
-        raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
+        raise _make_invalid_error(text, "a path, or a URI such as s3a://bucket/folder")
     found = _SCHEME.fullmatch(text)
     if found is None or "/" in found[1]:
         if text.startswith("/"):
             path = text
         else:
             path = posixpath.join(here(), text)
-        return Location("file", "", _normal(path))  # as Hadoop: by text, no links
+        return Location("file", "", _normalise(path))  # as Hadoop: by text, no links
     scheme, rest = found[1].lower(), found[2]
-    if scheme not in _schemes():
-        raise _invalid(text, f"one of {', '.join(f'{known}:' for known in _schemes())}")
-    kind = storage_kind(scheme)
+    if scheme not in _list_schemes():
+        raise _make_invalid_error(text, f"one of {', '.join(f'{known}:' for known in _list_schemes())}")
+    kind = find_storage_kind(scheme)
     authority, path = "", rest
     if rest.startswith("//"):
         authority = rest[2:].partition("/")[0]
         path = rest[2 + len(authority) :]
     if ":" in authority and "@" in (text if kind.is_bucket else authority):
-        raise _invalid(text, "a location without a login: its keys belong to the environment")
+        raise _make_invalid_error(text, "a location without a login: its keys belong to the environment")
     if kind.authority is None:
-        return _mounted(text, scheme, authority, path)
+        return _parse_mounted(text, scheme, authority, path)
     if kind.authority.fullmatch(authority) is None:
         if scheme.startswith("wasb"):
             form = kind.form.replace(".dfs.", ".blob.")
         else:
             form = kind.form
-        raise _invalid(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
-    return Location(scheme, authority, _normal(path or "/"))
+        raise _make_invalid_error(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
+    return Location(scheme, authority, _normalise(path or "/"))
 
 
-def _mounted(text: str, scheme: str, authority: str, path: str) -> Location:
+def _parse_mounted(text: str, scheme: str, authority: str, path: str) -> Location:
     if authority not in ("", "localhost") or not path.startswith("/"):
-        raise _invalid(text, f"{scheme}:/FOLDER")
-    path = _normal(path)
+        raise _make_invalid_error(text, f"{scheme}:/FOLDER")
+    path = _normalise(path)
     if scheme == "dbfs" and (path + "/").startswith("/Volumes/"):
         scheme = "file"  # a Unity Catalog volume is mounted under the same path
     return Location(scheme, "", path)
 
 
-def _normal(path: str) -> str:
+def _normalise(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _invalid(text: str, expected: str) -> LocationInvalidError:
+def _make_invalid_error(text: str, expected: str) -> LocationInvalidError:
     return LocationInvalidError("the location is not understood", subject=text or "(empty)", expected=expected)

@@ -56,7 +56,7 @@ class OverlayStorage:
         if found is None and not added:
             return None
         kept = [entry for entry in found or () if not self._is_covered(folder / entry.name)]
-        return iter([*kept, *(_file(name, content) for name, content in added.items())])
+        return iter([*kept, *(_make_file_entry(name, content) for name, content in added.items())])
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
@@ -73,7 +73,7 @@ class OverlayStorage:
             content = self._files[str(location)]
             if content is None:
                 return None
-            return _file(location.name, content)
+            return _make_file_entry(location.name, content)
         found = self._storage.stat(location)
         if found is None and self._below(location):
             return Entry(location.name, is_folder=True, size=None, modified_ms=None)
@@ -92,5 +92,5 @@ class OverlayStorage:
         }
 
 
-def _file(name: str, content: bytes) -> Entry:
+def _make_file_entry(name: str, content: bytes) -> Entry:
     return Entry(name, is_folder=False, size=len(content), modified_ms=None)

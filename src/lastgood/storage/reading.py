@@ -14,18 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
-from lastgood.redaction import first_words
-from lastgood.storage.hdfs import dependable, webhdfs_settings
-from lastgood.storage.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, make_owner_command
+from lastgood.redaction import redact_error
+from lastgood.storage.hdfs import make_dependable, make_webhdfs_settings
+from lastgood.storage.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, read_content
 from lastgood.storage.location import (
     DBFS_MOUNT,
     Location,
     LocationInvalidError,
-    location_of,
-    storage_kind,
+    find_storage_kind,
+    resolve_location,
 )
-from lastgood.storage.services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
+from lastgood.storage.services import (
+    is_unreachable,
+    lacks_credentials,
+    make_impatient,
+    make_service_settings,
+    parse_milliseconds,
+)
 
 __all__ = [
     "PARALLEL_LOCAL",
@@ -37,11 +43,11 @@ __all__ = [
     "LocationInvalidError",
     "Storage",
     "StorageDeniedError",
-    "answering",
-    "fsspec_path",
+    "format_fsspec_path",
     "open_storage",
     "parse_location",
     "read_part",
+    "translate_errors",
 ]
 
 _Answer = TypeVar("_Answer")
@@ -62,12 +68,12 @@ class StorageDeniedError(StorageError):
 
 
 def parse_location(text: str) -> Location:
-    """Read a location as Spark takes it: see `location_of`. A relative path counts from the current folder.
+    """Read a location as Spark takes it: see `resolve_location`. A relative path counts from the current folder.
 
     Raises:
-        LocationInvalidError: see `location_of`.
+        LocationInvalidError: see `resolve_location`.
     """
-    return location_of(text, here=os.getcwd)
+    return resolve_location(text, here=os.getcwd)
 
 
 class Entry(NamedTuple):
@@ -151,17 +157,17 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
                 expected="the driver of a Databricks cluster",
             )
         return LocalStorage(DBFS_MOUNT, root=location)
-    kind = storage_kind(location.scheme)
+    kind = find_storage_kind(location.scheme)
     if kind.open is not None:
         storage: Storage = kind.open(location, options or {})
         return storage
-    return FsspecStorage(_filesystem(location, options or {}))
+    return FsspecStorage(_open_filesystem(location, options or {}))
 
 
-def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
+def _open_filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     import fsspec  # noqa: PLC0415 - 0.1 s that a local checkpoint need not pay
 
-    kind = storage_kind(location.scheme)
+    kind = find_storage_kind(location.scheme)
     canonical, extra, module = kind.scheme, kind.extra, kind.module
     settings: dict[str, Any] = {"use_listings_cache": False}
     protocol = "webhdfs" if kind.is_host else canonical
@@ -170,16 +176,20 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
     configured = fsspec.config.conf.get(protocol, {})
-    with answering(location):
+    with translate_errors(location):
         if kind.is_host:
-            where = webhdfs_settings(canonical, location.authority, env=os.environ, given={**configured, **options})
-            return dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
-        settings |= service_settings(canonical, location.authority, os.environ, configured, requests=PARALLEL_REMOTE)
-        return impatient(factory, canonical)(**{**settings, **options})
+            where = make_webhdfs_settings(
+                canonical, location.authority, env=os.environ, given={**configured, **options}
+            )
+            return make_dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
+        settings |= make_service_settings(
+            canonical, location.authority, os.environ, configured, requests=PARALLEL_REMOTE
+        )
+        return make_impatient(factory, canonical)(**{**settings, **options})
 
 
 @contextlib.contextmanager
-def answering(location: Location) -> Iterator[None]:
+def translate_errors(location: Location) -> Iterator[None]:
     """Turn what a filesystem raises into our errors; what is not there stays FileNotFoundError."""
     try:
         yield
@@ -194,14 +204,17 @@ def answering(location: Location) -> Iterator[None]:
         else:
             told = str(error)
         raise StorageDeniedError(
-            "the storage does not let us look", subject=str(location), found=told, next=owners_of(str(location))
+            "the storage does not let us look",
+            subject=str(location),
+            found=told,
+            next=make_owner_command(str(location)),
         ) from error
     except Exception as error:  # each backend has its own tree of exceptions: here they all mean "no answer"
         if lacks_credentials(error):
             raise StorageDeniedError(
                 "the storage wants credentials, and there are none", subject=str(location), found=str(error)
             ) from error
-        reason = first_words(error)
+        reason = redact_error(error)
         raise StorageError(
             "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
         ) from error
@@ -284,7 +297,7 @@ class LocalStorage:
 
     def _read(self, file: Location, limit: int, begin: int = 0) -> bytes | None:
         try:
-            with answering(file):
+            with translate_errors(file):
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
                 descriptor = self.tree.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK)
                 try:
@@ -293,7 +306,7 @@ class LocalStorage:
                         return None
                     if begin:
                         os.lseek(descriptor, begin, os.SEEK_SET)
-                    return content(descriptor, max(0, told.st_size - begin), limit)
+                    return read_content(descriptor, max(0, told.st_size - begin), limit)
                 finally:
                     os.close(descriptor)
         except FileNotFoundError:
@@ -317,7 +330,7 @@ class LocalStorage:
 
     def _ask(self, location: Location, call: Callable[[], _Answer]) -> _Answer | None:
         try:
-            with answering(location):
+            with translate_errors(location):
                 return call()
         except FileNotFoundError:
             return None
@@ -338,7 +351,7 @@ class LocalStorage:
         return True
 
     def _names(self, folder: Location, listing: OpenFolder) -> Iterator[str]:
-        with answering(folder):
+        with translate_errors(folder):
             for found in listing:
                 if not self._is_left_out(listing, found):
                     if found.is_file():
@@ -347,21 +360,21 @@ class LocalStorage:
                         yield f"{found.name}/"
 
     def _entries(self, folder: Location, listing: OpenFolder, *, facts: bool) -> Iterator[Entry]:
-        with answering(folder):
+        with translate_errors(folder):
             for found in listing:
                 if not self._is_left_out(listing, found):
                     if found.is_dir():
                         yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
                     elif found.is_file():
-                        yield _local_file(found, facts=facts and not found.name.startswith("."))
+                        yield _make_local_entry(found, facts=facts and not found.name.startswith("."))
 
 
-def allocated_bytes(storage: Storage, file: Location) -> int | None:
+def find_allocated_bytes(storage: Storage, file: Location) -> int | None:
     """How much room a file takes on a disk of this machine, however long it is; None where nobody tells."""
     return storage.allocated(file) if isinstance(storage, LocalStorage) else None
 
 
-def _local_file(found: os.DirEntry[str], *, facts: bool) -> Entry:
+def _make_local_entry(found: os.DirEntry[str], *, facts: bool) -> Entry:
     size = modified_ms = None
     if facts:
         with contextlib.suppress(FileNotFoundError):  # purged between listing and asking
@@ -391,7 +404,7 @@ class FsspecStorage:
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
-        path = fsspec_path(folder)
+        path = format_fsspec_path(folder)
         listed = self._ask(folder, lambda: self.filesystem.ls(path, detail=True))
         if listed is None:
             return None
@@ -399,21 +412,21 @@ class FsspecStorage:
         inside = [found for found in listed if found["name"].strip("/") != own]
         if not inside and any(found.get("size") for found in listed):
             return None  # a file; the empty marker of a folder, too, lists itself
-        return _named((posixpath.basename(found["name"].rstrip("/")), found) for found in inside)
+        return _select_named((posixpath.basename(found["name"].rstrip("/")), found) for found in inside)
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
-        path = fsspec_path(folder)
+        path = format_fsspec_path(folder)
         listed = self._ask(folder, lambda: self.filesystem.find(path, detail=True))
         if not listed:
             return None
         skip = len(path.strip("/")) + 1
         files = (found for found in listed.values() if not found["name"].endswith("/"))  # that would mark a folder
-        return _named((found["name"].lstrip("/")[skip:], found) for found in files)
+        return _select_named((found["name"].lstrip("/")[skip:], found) for found in files)
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
-        path = fsspec_path(file)
+        path = format_fsspec_path(file)
         failure = None
         try:
             content = self._ask(file, lambda: self.filesystem.cat_file(path, start=0, end=limit))
@@ -435,22 +448,24 @@ class FsspecStorage:
         """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file."""
         if not begin:
             return self.read(file, limit=limit)
-        content = self._ask(file, lambda: self.filesystem.cat_file(fsspec_path(file), start=begin, end=begin + limit))
+        content = self._ask(
+            file, lambda: self.filesystem.cat_file(format_fsspec_path(file), start=begin, end=begin + limit)
+        )
         if content is None:
             return None
         return bytes(content)
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
-        path = fsspec_path(location)
+        path = format_fsspec_path(location)
         found = self._ask(location, lambda: self.filesystem.info(path))
         if found is None:
             return None
-        return _fsspec_entry(found, location.name)
+        return _make_fsspec_entry(found, location.name)
 
     def _ask(self, location: Location, call: Callable[[], Any]) -> Any:
         try:
-            with answering(location):
+            with translate_errors(location):
                 return call()
         except FileNotFoundError:
             return None
@@ -470,9 +485,9 @@ def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> by
     return content[begin:]
 
 
-def fsspec_path(location: Location) -> str:
+def format_fsspec_path(location: Location) -> str:
     """The path by which the filesystem itself knows a location."""
-    kind = storage_kind(location.scheme)
+    kind = find_storage_kind(location.scheme)
     if kind.is_bucket:
         return location.authority + location.path
     if not kind.is_container:
@@ -480,15 +495,15 @@ def fsspec_path(location: Location) -> str:
     return location.authority.partition("@")[0] + location.path
 
 
-def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:
+def _select_named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:
     """What a service lists, without keys that no file can have for a name: a key is any text, and may hold `..`."""
     for name, found in listed:
         if "\0" not in name and not {"", ".", ".."}.intersection(name.split("/")):
-            yield _fsspec_entry(found, name)
+            yield _make_fsspec_entry(found, name)
 
 
-def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
+def _make_fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
     if found.get("type") == "directory":
         return Entry(name, is_folder=True, size=None, modified_ms=None)
     value = next((found[key] for key in _MODIFIED_KEYS if found.get(key) is not None), None)
-    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=milliseconds(value))
+    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=parse_milliseconds(value))

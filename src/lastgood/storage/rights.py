@@ -38,7 +38,7 @@ def is_private(path: str) -> bool:
     return any(part.endswith(WORK_SUFFIX) for part in path.split("/"))
 
 
-def above_work_folder(path: str) -> str | None:
+def find_above_work_folder(path: str) -> str | None:
     """The folder in which the work folder of a path lies; None if it lies in none."""
     parts = path.split("/")
     place = next((number for number, part in enumerate(parts) if part.endswith(WORK_SUFFIX)), None)
@@ -47,7 +47,7 @@ def above_work_folder(path: str) -> str | None:
     return "/".join(parts[:place]) or "/"
 
 
-def private(path: str, flags: int) -> int:
+def open_privately(path: str, flags: int) -> int:
     """An `opener`: a file that is made is for its owner alone; one that is there keeps its mode."""
     return os.open(path, flags | os.O_CLOEXEC, FILE)
 
@@ -102,7 +102,7 @@ def make_folder_at(name: str, dir_fd: int | None, *, is_ours: bool) -> None:
         os.close(made)
 
 
-def rights_for(name: str, dir_fd: int | None, *, is_ours: bool) -> Rights:
+def choose_rights(name: str, dir_fd: int | None, *, is_ours: bool) -> Rights:
     """What a file that is to be written gets; the arguments are those of `make_folder_at`.
 
     What Spark reads, perhaps as another user, stays as readable as the file it replaces, else as those beside it.
@@ -110,26 +110,26 @@ def rights_for(name: str, dir_fd: int | None, *, is_ours: bool) -> Rights:
     with contextlib.suppress(FileNotFoundError):
         found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
-            return _rights(found)
+            return _make_rights(found)
     if is_ours:
         return Rights(FILE)
     folder = os.open("." if dir_fd is not None else str(Path(name).parent), _TO_LIST, dir_fd=dir_fd)
     try:
-        return _rights_in(folder)
+        return _choose_rights_in(folder)
     finally:
         os.close(folder)
 
 
-def _rights_in(folder: int) -> Rights:
+def _choose_rights_in(folder: int) -> Rights:
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
-                return _rights(entry.stat(follow_symlinks=False))
-    above = _rights(os.fstat(folder))
+                return _make_rights(entry.stat(follow_symlinks=False))
+    above = _make_rights(os.fstat(folder))
     return above._replace(mode=above.mode & _NO_PROGRAM)
 
 
-def _rights(found: os.stat_result) -> Rights:
+def _make_rights(found: os.stat_result) -> Rights:
     mode = stat.S_IMODE(found.st_mode) & _ALL
     # Only root can give a file away, and only root takes a file that its query could not read any more.
     if os.geteuid() == 0:

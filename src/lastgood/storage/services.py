@@ -13,13 +13,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from lastgood.storage.clouds import azure_settings, gcs_settings
-from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, send_seconds
+from lastgood.storage.clouds import make_azure_settings, make_gcs_settings
+from lastgood.storage.limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, estimate_send_seconds
 
 _LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Prefix"})
 
 
-def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int) -> dict[str, Any]:
+def make_s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int) -> dict[str, Any]:
     """How to talk to S3, beside what AWS's own variables and files say of endpoint, region and keys.
 
     An endpoint that is not there is known within ten seconds.
@@ -42,7 +42,7 @@ def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, reques
     return settings
 
 
-def service_settings(
+def make_service_settings(
     protocol: str, authority: str, env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int
 ) -> dict[str, Any]:
     """What the filesystem of a service is to be told, beside what the environment says to its own library.
@@ -58,16 +58,16 @@ def service_settings(
         AccountMismatchError: the environment holds a key of another account of Azure.
     """
     if protocol == "s3":
-        return s3_settings(env, configured, requests=requests)
+        return make_s3_settings(env, configured, requests=requests)
     if protocol == "abfss":
-        return azure_settings(authority, env, configured)
-    return gcs_settings(env, configured)
+        return make_azure_settings(authority, env, configured)
+    return make_gcs_settings(env, configured)
 
 
-def impatient(filesystem: Any, protocol: str) -> type[Any]:
+def make_impatient(filesystem: Any, protocol: str) -> type[Any]:
     """The same filesystem, which gives up on who does not answer, and doubts odd answers."""
     if protocol == "s3":
-        return _impatient_s3(filesystem)
+        return _make_impatient_s3(filesystem)
     library = filesystem.__module__.partition(".")[0]  # of what somebody else has registered: another
     if library == "adlfs":
         from lastgood.storage.azure import BoundedAzure  # noqa: PLC0415 - a library that others need not have
@@ -81,13 +81,13 @@ def impatient(filesystem: Any, protocol: str) -> type[Any]:
 
 
 @functools.cache
-def _impatient_s3(filesystem: Any) -> type[Any]:
+def _make_impatient_s3(filesystem: Any) -> type[Any]:
     class ImpatientS3(filesystem):  # type: ignore[misc]  # s3fs has no types
         retries = 1  # botocore tries again by itself: both together would take minutes to give up
 
         async def set_session(self, *args: Any, **kwargs: Any) -> Any:
             client = await super().set_session(*args, **kwargs)
-            client.meta.events.register("after-call.s3", _doubt, unique_id="lastgood-doubt")
+            client.meta.events.register("after-call.s3", _refuse_odd_answer, unique_id="lastgood-doubt")
             client.meta.events.register_last("before-call.s3", _send_at_once, unique_id="lastgood-send")
             return client
 
@@ -98,7 +98,7 @@ def _impatient_s3(filesystem: Any) -> type[Any]:
             else:
                 size = 0
             # No timeout of botocore counts while a request is being sent.
-            return await (asyncio.wait_for(call, send_seconds(size)) if size else call)
+            return await (asyncio.wait_for(call, estimate_send_seconds(size)) if size else call)
 
     return ImpatientS3
 
@@ -108,7 +108,7 @@ def _send_at_once(*, params: Mapping[str, Any], **_: object) -> None:
     params["headers"].pop("Expect", None)
 
 
-def _doubt(*, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:
+def _refuse_odd_answer(*, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:
     """Refuse a 404 of a server that is no S3, and a listing that is none; every 403 is a refusal, whatever its name.
 
     S3 names what is not there, except to HEAD, whose answers have no body; and even an empty listing has fields.
@@ -135,7 +135,7 @@ def lacks_credentials(error: Exception) -> bool:
     return botocore is not None and isinstance(error, (botocore.NoCredentialsError, botocore.PartialCredentialsError))
 
 
-def milliseconds(value: object) -> int | None:
+def parse_milliseconds(value: object) -> int | None:
     """The time of a file, as one of many libraries tells it, milliseconds since 1970; None if it is none."""
     if isinstance(value, datetime.datetime):
         return int(value.timestamp() * 1000)

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from lastgood.errors import NoSpaceError, Retry, StorageError, owners_of
-from lastgood.storage.drafts import draft_name
+from lastgood.errors import NoSpaceError, Retry, StorageError, make_owner_command
+from lastgood.storage.drafts import make_draft_name
 from lastgood.storage.local_tree import Place
-from lastgood.storage.location import storage_kind
+from lastgood.storage.location import find_storage_kind
 from lastgood.storage.reading import (
     Entry,
     FsspecStorage,
@@ -26,11 +26,11 @@ from lastgood.storage.reading import (
     Location,
     Storage,
     StorageDeniedError,
-    answering,
-    fsspec_path,
+    format_fsspec_path,
     open_storage,
+    translate_errors,
 )
-from lastgood.storage.rights import FILE, Rights, is_private, rights_for
+from lastgood.storage.rights import FILE, Rights, choose_rights, is_private
 from lastgood.storage.services import is_unreachable
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
@@ -106,25 +106,25 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
     if isinstance(storage, LocalStorage):
         return LocalWriter(storage.mount, root=storage.root)
     if isinstance(storage, FsspecStorage):
-        return _WRITERS.get(_kind(location), FsspecWriter)(storage.filesystem)
-    if storage_kind(location.scheme).open is None:
+        return _WRITERS.get(_identify_kind(location), FsspecWriter)(storage.filesystem)
+    if find_storage_kind(location.scheme).open is None:
         raise TypeError(type(storage))
     return cast("WritableStorage", storage)  # as its kind says
 
 
 def may_create_exclusively(folder: Location) -> bool:
     """Whether a suite has seen that of several who create one file on this kind of storage only one does."""
-    scheme = _kind(folder)
-    return storage_kind(scheme).creates_exclusively and not (scheme == "file" and folder.path.startswith(_VOLUMES))
+    scheme = _identify_kind(folder)
+    return find_storage_kind(scheme).creates_exclusively and not (scheme == "file" and folder.path.startswith(_VOLUMES))
 
 
-def late_write_seconds(folder: Location) -> float:
+def estimate_late_write_seconds(folder: Location) -> float:
     """How long after a `create` a driver may still put its own file there, since it had looked before that.
 
     Spark puts an entry of a log in place by a rename that finds nothing there. On HDFS that is one act, on a disk next
     to one; on an object store it is a look, and then a copy over whatever is there by then.
     """
-    return 0.0 if storage_kind(_kind(folder)).writes_at_once else LATE_WRITE_SECONDS
+    return 0.0 if find_storage_kind(_identify_kind(folder)).writes_at_once else LATE_WRITE_SECONDS
 
 
 def require_exclusive_create(storage: WritableStorage, folder: Location) -> None:
@@ -135,18 +135,18 @@ def require_exclusive_create(storage: WritableStorage, folder: Location) -> None
         StorageError: the folder cannot be written to.
     """
     if not may_create_exclusively(folder):
-        raise _unsupported(folder, "a kind of storage on which no repair has been tested")
-    probe = folder / draft_name("probe")
+        raise _make_unsupported_error(folder, "a kind of storage on which no repair has been tested")
+    probe = folder / make_draft_name("probe")
     try:
         made = [storage.create(probe, b"first"), storage.create(probe, b"second")]
         held = storage.read(probe, limit=16)
         if isinstance(storage, LocalWriter) and not storage.takes_links(probe) and storage.is_fuse(probe):
-            raise _unsupported(folder, "a mounted store (FUSE) that takes no hard links")
+            raise _make_unsupported_error(folder, "a mounted store (FUSE) that takes no hard links")
     finally:
         # Safe: nobody else's, for its name was drawn at random.
         storage.remove(probe)
     if made != [True, False] or held != b"first":
-        raise _unsupported(folder, "a storage that lets two create the same file")
+        raise _make_unsupported_error(folder, "a storage that lets two create the same file")
 
 
 class LocalWriter(LocalStorage):
@@ -154,7 +154,7 @@ class LocalWriter(LocalStorage):
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
-        with _writing(file), self._draft(file, [content]) as (draft, place):
+        with _translate_write_errors(file), self._draft(file, [content]) as (draft, place):
             # Safe, as far as it is for us to say: the draft is whole, and safe on the disk. That what is there may go
             # is argued where it is written over.
             _rename(draft, place)
@@ -164,7 +164,7 @@ class LocalWriter(LocalStorage):
 
         Where there are no hard links, a reader may see it half, and one who is killed leaves half of it.
         """
-        with _writing(file), self._draft(file, [content]) as (draft, place):
+        with _translate_write_errors(file), self._draft(file, [content]) as (draft, place):
             made = _link(draft, place)
             if made is not None:
                 return made
@@ -173,7 +173,7 @@ class LocalWriter(LocalStorage):
     def move(self, source: Location, target: Location) -> None:
         """Give a file another name; see `WritableStorage.move`."""
         _require_file(source, self.stat(source))
-        with _writing(target):
+        with _translate_write_errors(target):
             old, new = self._place(source), self._place(target, make=True)
             try:
                 made = _link(old, new)
@@ -189,19 +189,19 @@ class LocalWriter(LocalStorage):
                 # links nothing better can be had, and `require_exclusive_create` refuses the mounted stores without.
                 _rename(old, new)
             else:
-                raise _in_the_way(target)
+                raise _make_in_the_way_error(target)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
-        with _writing(file), contextlib.suppress(FileNotFoundError):
+        with _translate_write_errors(file), contextlib.suppress(FileNotFoundError):
             # That it is safe is argued where it is asked for.
             _unlink(self._place(file))
 
     def takes_links(self, file: Location) -> bool:
         """Whether a file that is there can get a second name."""
         place = self._place(file)
-        second = _beside(place, draft_name("probe"))
-        with _writing(file):
+        second = _find_beside(place, make_draft_name("probe"))
+        with _translate_write_errors(file):
             made = _link(place, second)
             with contextlib.suppress(FileNotFoundError):
                 # Safe: nobody else's, for its name was drawn at random.
@@ -225,16 +225,16 @@ class LocalWriter(LocalStorage):
         return self.tree.place(self.mount + file.path, make=make)
 
     def _rights(self, file: Location, place: Place) -> Rights:
-        return rights_for(place.name, place.dir_fd, is_ours=is_private(self.mount + file.path))
+        return choose_rights(place.name, place.dir_fd, is_ours=is_private(self.mount + file.path))
 
     @contextlib.contextmanager
     def _draft(self, file: Location, pieces: Iterable[bytes]) -> Iterator[tuple[Place, Place]]:
         """A file that is safe on the disk, and its place beside it; gone in the end, if it got no other name."""
         place = self._place(file, make=True)
-        draft = _beside(place, draft_name(file.name))
+        draft = _find_beside(place, make_draft_name(file.name))
         try:
             rights = self._rights(file, place)
-            with _opened(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights) as stream:
+            with _open_place(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights) as stream:
                 stream.writelines(pieces)
             yield draft, place
         finally:
@@ -243,7 +243,7 @@ class LocalWriter(LocalStorage):
                 _unlink(draft)
 
     def _copy(self, source: Location, target: Location) -> bool | None:
-        with _opened(self._place(source), os.O_RDONLY) as stream:
+        with _open_place(self._place(source), os.O_RDONLY) as stream:
             pieces = iter(lambda: stream.read(_CHUNK_BYTES), b"")
             with self._draft(target, pieces) as (draft, place):
                 made = _link(draft, place)
@@ -254,13 +254,13 @@ class LocalWriter(LocalStorage):
                 return made
 
 
-def _beside(place: Place, name: str) -> Place:
+def _find_beside(place: Place, name: str) -> Place:
     """Another file of the same folder."""
     return place._replace(name=name if place.folder is not None else str(Path(place.name).with_name(name)))
 
 
 @contextlib.contextmanager
-def _opened(place: Place, flags: int, rights: Rights | None = None) -> Iterator[BinaryIO]:
+def _open_place(place: Place, flags: int, rights: Rights | None = None) -> Iterator[BinaryIO]:
     """A file that is open; one that is written is safe on the disk in the end, and has its rights."""
     descriptor = os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE, dir_fd=place.dir_fd)
     with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb") as stream:
@@ -308,7 +308,7 @@ def _create_in_place(place: Place, content: bytes, rights: Rights) -> bool:
     except FileExistsError:
         return False
     try:
-        with _opened(place, os.O_WRONLY, rights) as stream:
+        with _open_place(place, os.O_WRONLY, rights) as stream:
             stream.write(content)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -323,8 +323,8 @@ class FsspecWriter(FsspecStorage):
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
-        path = fsspec_path(file)
-        with _writing(file), answering(file):
+        path = format_fsspec_path(file)
+        with _translate_write_errors(file), translate_errors(file):
             self._make_folder(path)
             self.filesystem.pipe_file(path, content)
 
@@ -333,8 +333,8 @@ class FsspecWriter(FsspecStorage):
 
         Only as exclusive as this filesystem's own `mode="create"`: many ask first and then write.
         """
-        path = fsspec_path(file)
-        with _writing(file), answering(file):
+        path = format_fsspec_path(file)
+        with _translate_write_errors(file), translate_errors(file):
             self._make_folder(path)
             try:
                 self.filesystem.pipe_file(path, content, mode="create")
@@ -347,10 +347,10 @@ class FsspecWriter(FsspecStorage):
         before = self.stat(source)
         _require_file(source, before)
         if self.stat(target) is not None:
-            raise _in_the_way(target)
-        with _writing(target), answering(target):
-            self._make_folder(fsspec_path(target))
-            self.filesystem.cp_file(fsspec_path(source), fsspec_path(target))
+            raise _make_in_the_way_error(target)
+        with _translate_write_errors(target), translate_errors(target):
+            self._make_folder(format_fsspec_path(target))
+            self.filesystem.cp_file(format_fsspec_path(source), format_fsspec_path(target))
         after = self.stat(target)
         if before is None or after is None or after.size != before.size:
             if after is None:
@@ -372,9 +372,9 @@ class FsspecWriter(FsspecStorage):
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
-        with _writing(file), contextlib.suppress(FileNotFoundError), answering(file):
+        with _translate_write_errors(file), contextlib.suppress(FileNotFoundError), translate_errors(file):
             # That it is safe is argued where it is asked for.
-            self.filesystem.rm_file(fsspec_path(file))
+            self.filesystem.rm_file(format_fsspec_path(file))
 
     def _make_folder(self, path: str) -> None:
         self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -386,12 +386,12 @@ class HdfsWriter(FsspecWriter):
     def move(self, source: Location, target: Location) -> None:
         """Give a file another name; see `WritableStorage.move`."""
         _require_file(source, self.stat(source))
-        with _writing(target), answering(target):
-            self._make_folder(fsspec_path(target))
+        with _translate_write_errors(target), translate_errors(target):
+            self._make_folder(format_fsspec_path(target))
             try:
-                self.filesystem.mv(fsspec_path(source), fsspec_path(target))
+                self.filesystem.mv(format_fsspec_path(source), format_fsspec_path(target))
             except FileExistsError as error:
-                raise _in_the_way(target) from error
+                raise _make_in_the_way_error(target) from error
 
 
 class MarkingWriter(FsspecWriter):
@@ -402,11 +402,11 @@ class MarkingWriter(FsspecWriter):
 
     def create(self, file: Location, content: bytes) -> bool:
         """Put a file where there is none; see `WritableStorage.create`."""
-        with _writing(file), answering(file):
+        with _translate_write_errors(file), translate_errors(file):
             return self._put_if_none(file, content)
 
     def _put_if_none(self, file: Location, content: bytes) -> bool:
-        path, mark = fsspec_path(file), uuid.uuid4().hex
+        path, mark = format_fsspec_path(file), uuid.uuid4().hex
         try:
             self._put_marked(path, content, mark)
         except Exception as error:
@@ -441,7 +441,7 @@ class S3Writer(MarkingWriter):
 
     def create(self, file: Location, content: bytes) -> bool:
         """Put a file where there is none; see `WritableStorage.create`."""
-        with _writing(file), answering(file):
+        with _translate_write_errors(file), translate_errors(file):
             for _ in range(_S3_CONFLICTS_MAX - 1):
                 with contextlib.suppress(_ConflictError):
                     return self._put_if_none(file, content)
@@ -451,9 +451,9 @@ class S3Writer(MarkingWriter):
         self.filesystem.pipe_file(path, content, mode="create", Metadata={_S3_MARK: mark})
 
     def _is_there(self, file: Location, error: Exception) -> bool:
-        code = _s3_code(error)
+        code = _find_s3_code(error)
         if code in _S3_UNSUPPORTED:
-            raise _unsupported(file, "an S3 server that does not know If-None-Match") from error
+            raise _make_unsupported_error(file, "an S3 server that does not know If-None-Match") from error
         if code in _S3_CONFLICT:
             raise _ConflictError(code) from error
         return isinstance(error, FileExistsError) or code in _S3_EXISTS
@@ -476,11 +476,11 @@ _WRITERS: Mapping[str, type[FsspecWriter]] = {
 }
 
 
-def _kind(location: Location) -> str:
+def _identify_kind(location: Location) -> str:
     return location.identity.partition(":")[0]
 
 
-def _s3_code(error: Exception) -> str | None:
+def _find_s3_code(error: Exception) -> str | None:
     """By what name S3 refused; None if it did not."""
     response = getattr(error.__cause__ or error, "response", None)
     return response.get("Error", {}).get("Code") if isinstance(response, Mapping) else None
@@ -492,11 +492,11 @@ def _require_file(source: Location, entry: Entry | None) -> None:
         raise MoveRefusedError("there is nothing to move", subject=str(source), found=found, expected="a file")
 
 
-def _in_the_way(target: Location) -> MoveRefusedError:
+def _make_in_the_way_error(target: Location) -> MoveRefusedError:
     return MoveRefusedError("a file would be overwritten", subject=str(target), found="a file", expected="nothing")
 
 
-def _unsupported(place: Location, found: str) -> ExclusiveCreateUnsupportedError:
+def _make_unsupported_error(place: Location, found: str) -> ExclusiveCreateUnsupportedError:
     return ExclusiveCreateUnsupportedError(
         "no repair on this storage: nothing here keeps two repairs apart",
         subject=str(place),
@@ -507,12 +507,12 @@ def _unsupported(place: Location, found: str) -> ExclusiveCreateUnsupportedError
 
 
 @contextlib.contextmanager
-def _writing(file: Location) -> Iterator[None]:
+def _translate_write_errors(file: Location) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
         raise StorageDeniedError(
-            "the storage does not let us write", subject=str(file), next=owners_of(str(file))
+            "the storage does not let us write", subject=str(file), next=make_owner_command(str(file))
         ) from error
     except OSError as error:
         kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError

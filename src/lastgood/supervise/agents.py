@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
-from lastgood.failures.ending import Failed, decisive_failure
+from lastgood.failures.ending import Failed, find_decisive_failure
 from lastgood.observe.progress import LogWatch
-from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
+from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, parse_driver, parse_records, sort_record_files
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.events import Noticed
@@ -78,15 +78,15 @@ class Agents:
     def notices(self) -> list[Noticed]:
         """What went wrong in an agent, or with a checkpoint that it told of; each thing once."""
         troubles = {driver.trouble for driver in self._drivers() if driver.trouble is not None}
-        troubles |= {_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
+        troubles |= {_take_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
         new = sorted(troubles - self._told)
         self._told.update(new)
         untold, self._untold = self._untold, []
-        return untold + [_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
+        return untold + [_make_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
     def failure(self) -> tuple[str | None, RecordedFailure] | None:
         """The checkpoint of the query that ended this run of the command, if it was one, and why; None: none knows."""
-        return self._failure_of(decisive_failure(self._records()))
+        return self._failure_of(find_decisive_failure(self._records()))
 
     def has_started(self) -> bool:
         """Whether this run of the command has tried to start a query."""
@@ -108,7 +108,9 @@ class Agents:
         for query_id, since in self._gone_since.items():
             if self._clock() - since >= _DEAD_AFTER_SECONDS:
                 self._gone_since[query_id] = math.inf  # one that was stopped on purpose is asked about once
-                told = self._failure_of(decisive_failure(each for each in self._records() if each.query_id == query_id))
+                told = self._failure_of(
+                    find_decisive_failure(each for each in self._records() if each.query_id == query_id)
+                )
                 if told is not None:
                     return self._name(self._running[query_id]), told[1]
         return None
@@ -128,7 +130,7 @@ class Agents:
 
     def rows_of(self, checkpoint: Location, batch: int) -> int | None:
         """How many rows a batch of this run read; None if no agent has told yet. Any thread may ask."""
-        for name in reversed(in_order(self._names())):
+        for name in reversed(sort_record_files(self._names())):
             lines = self._read(name, tail_bytes=_TAIL_BYTES).splitlines()
             newest = b"\n".join(line for line in lines if line.startswith(_PROGRESS))
             for record in reversed(parse_records(newest).records):
@@ -153,7 +155,7 @@ class Agents:
                 self._on_checkpoint(location)
         except LastgoodError as error:
             sentence = f"the progress of {checkpoint} cannot be seen: {error.sentence}"
-            self._untold.append(_noticed(error.condition, sentence))
+            self._untold.append(_make_noticed(error.condition, sentence))
 
     def _drivers(self) -> list[Driver]:
         """The heartbeats of this run; a file is read again only when it has been replaced."""
@@ -168,7 +170,7 @@ class Agents:
         """Those of this run that may tell why it ended, oldest first."""
         contents: list[bytes] = []
         left = _TAIL_BYTES
-        for name in reversed(in_order(self._names())):
+        for name in reversed(sort_record_files(self._names())):
             contents.insert(0, self._read(name, tail_bytes=left))
             left -= len(contents[0])
             if left <= 0:
@@ -216,9 +218,9 @@ def _is_of(record: Record, checkpoint: Location) -> bool:
         return False
 
 
-def _noticed(condition: str, sentence: str) -> Noticed:
+def _make_noticed(condition: str, sentence: str) -> Noticed:
     return Noticed(at=time.time(), condition=condition, sentence=sentence)
 
 
-def _last_line(content: bytes) -> str:
+def _take_last_line(content: bytes) -> str:
     return (content.decode(errors="replace").strip().splitlines() or ["it could not begin"])[-1]

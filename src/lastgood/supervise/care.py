@@ -42,7 +42,7 @@ class Care(Protocol):
         """
         ...
 
-    def remembered(self) -> Mapping[str, CommandStanding]:
+    def recall_standings(self) -> Mapping[str, CommandStanding]:
         """How queries stood before this supervisor began, as was found since it was asked last.
 
         Returns:
@@ -60,11 +60,11 @@ class Care(Protocol):
         """
         ...
 
-    def failed(self, ended: events.Ended, cause: Cause) -> None:
+    def note_failure(self, ended: events.Ended, cause: Cause) -> None:
         """A run has failed."""
         ...
 
-    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
+    def note_end(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """The last run has ended.
 
         Args:
@@ -74,7 +74,7 @@ class Care(Protocol):
         """
         ...
 
-    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
         """A query has committed its first batch since the command was started.
 
         Args:
@@ -88,10 +88,10 @@ class Care(Protocol):
         """Whether the sources of a query hold more than is planned, as far as anybody can tell."""
         ...
 
-    def strayed(self, checkpoint: str) -> Cause | None:
+    def find_strayed(self, checkpoint: str) -> Cause | None:
         """Why a query that runs must not go on: it reads something else than it was started on. Answers at once."""
         ...
 
-    def last_resort(self) -> PersonNeededError | None:
+    def find_last_resort(self) -> PersonNeededError | None:
         """What a person might allow, where all else was tried."""
         ...

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from lastgood.written import as_written
+from lastgood.written import redact_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Event:
         """One line of `--format json`: `event`, `at` (ISO 8601, UTC), then the fields; without secrets."""
         fields = asdict(self)
         fields["at"] = datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
-        return as_written({"event": self.name, **fields})
+        return redact_written({"event": self.name, **fields})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class Noticed(Event):
     sentence: str
 
 
-def no_checkpoint(*, at: float) -> Noticed:
+def make_no_checkpoint(*, at: float) -> Noticed:
     """That nobody knows where to look for progress."""
     return Noticed(
         at=at,

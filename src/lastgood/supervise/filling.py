@@ -19,7 +19,7 @@ from lastgood.ledger.facts import Teller
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace
 from lastgood.observe.ledger import add_copies, fill_from_mirror, fill_from_records, set_filled_until
-from lastgood.spark.record_sinks import records_folder
+from lastgood.spark.record_sinks import locate_records
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.supervise.events import Event, Noticed
 
@@ -71,7 +71,7 @@ class Filling:
             self._checkpoints.add(checkpoint)
             self._behind.add(checkpoint)
 
-    def copied(self, checkpoint: Location, copies: Sequence[Copy]) -> None:
+    def note_copied(self, checkpoint: Location, copies: Sequence[Copy]) -> None:
         """These files are in its mirror now."""
         with self._changed:
             if checkpoint in self._behind:
@@ -155,7 +155,7 @@ class Filling:
         if is_time:
             for checkpoint in sorted(self._checkpoints, key=str):
                 storage = open_storage(checkpoint)
-                fill_from_records(records_folder(checkpoint), ledger, storage, go_on=self._may_go_on)
+                fill_from_records(locate_records(checkpoint), ledger, storage, go_on=self._may_go_on)
 
     def _may_go_on(self) -> bool:
         return self._stop_at is None or time.monotonic() < self._stop_at
@@ -183,7 +183,7 @@ class Filling:
 
 
 @contextlib.contextmanager
-def filling(
+def keep_filled(
     place: LedgerPlace | None, tell: Callable[[Event], None], *, agents: Path | None = None
 ) -> Iterator[Filling | None]:
     """Keep a ledger up to date until the end of the block, and once more there; nothing is done without one."""

@@ -8,26 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lastgood.asked import Asked
-from lastgood.errors import LastgoodError, command_line
+from lastgood.errors import LastgoodError, format_command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ladder.rungs import CommandStanding, Rung, rungs
-from lastgood.observe.evidence import EvidenceOptions, said_of
+from lastgood.ladder.rungs import CommandStanding, Rung, choose_rungs
+from lastgood.observe.evidence import EvidenceOptions, make_asked_at_location
 from lastgood.observe.exposure import has_unread
-from lastgood.observe.open_query import now_ms
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.retention import retention_of
+from lastgood.observe.retention import ask_retention
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
-from lastgood.recovery.attempts import Attempts, newest_read
-from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
+from lastgood.recovery.attempts import Attempts, find_newest_read
+from lastgood.recovery.climb import FRESH, Climbed, choose_goal, climb, decide_if_possible
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.going_back import has_passed
-from lastgood.recovery.outage import Outage, after_outage, outage_of
+from lastgood.recovery.outage import Outage, decide_after_outage, find_outage
 from lastgood.recovery.plans import PlanOptions
-from lastgood.redaction import password_left_out, without_login
+from lastgood.redaction import describe_left_out_password, hide_login
 from lastgood.settings.config import Pipeline
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage, parse_location
@@ -119,7 +119,7 @@ class Healer:
         query = self._queries[str(location)]
         standing = self._recall(str(location), query).standing
         query.before = None
-        query.attempts.started(standing, query.tried)
+        query.attempts.note_start(standing, query.tried)
 
     def before_start(self, standing: CommandStanding) -> Wait | None:
         """See `Care`."""
@@ -133,7 +133,7 @@ class Healer:
             query.topics.begin()
         for checkpoint, query in self._queries.items():
             query.before = None
-            query.attempts.started(stands[checkpoint], query.tried)
+            query.attempts.note_start(stands[checkpoint], query.tried)
         return None
 
     def _stands(self, checkpoint: str, query: _Query, standing: CommandStanding) -> CommandStanding:
@@ -152,16 +152,16 @@ class Healer:
         query.tried.update(found.tried)
         return found
 
-    def remembered(self) -> Mapping[str, CommandStanding]:
+    def recall_standings(self) -> Mapping[str, CommandStanding]:
         """See `Care`."""
         found, self._remembered = self._remembered, {}
         return found
 
-    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
+    def note_end(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
             is_own = standing is not None and standing.of(checkpoint) is standing
-            query.attempts.ended(standing if is_own else None, is_done=is_done)
+            query.attempts.note_end(standing if is_own else None, is_done=is_done)
 
     def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
         """See `Care`."""
@@ -169,22 +169,22 @@ class Healer:
             return True
         location = parse_location(checkpoint)
         try:
-            newest = newest_read(open_storage(location), location, committed)
+            newest = find_newest_read(open_storage(location), location, committed)
         except LastgoodError:  # it is committed, and that is all that anybody knows
             return True
         return newest is None or newest > since
 
-    def failed(self, ended: Ended, cause: Cause) -> None:
+    def note_failure(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
         self._running_ms = int(ended.at * 1000)
         for checkpoint, query in self._queries.items():
-            query.story.failed(ended, cause, ended.positions.get(checkpoint, {}))
+            query.story.note_failure(ended, cause, ended.positions.get(checkpoint, {}))
 
-    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
         """See `Care`."""
         query = self._queries.get(checkpoint)
         if query is not None:
-            query.story.first_batch(batch, query.plan, rerun=rerun)
+            query.story.note_first_batch(batch, query.plan, rerun=rerun)
 
     def is_ahead(self, checkpoint: str) -> bool:
         """See `Care`: as Kafka tells; what nobody can tell is no."""
@@ -196,7 +196,7 @@ class Healer:
         except LastgoodError:  # what cannot be looked at is the business of whoever starts next
             return False
 
-    def strayed(self, checkpoint: str) -> Cause | None:
+    def find_strayed(self, checkpoint: str) -> Cause | None:
         """See `Care`."""
         query = self._queries.get(checkpoint)
         line = None if query is None else query.topics.strayed
@@ -204,13 +204,13 @@ class Healer:
             return None
         return Cause(FailureClass.SOURCE_RECREATED, line=line)
 
-    def last_resort(self) -> PersonNeededError | None:
+    def find_last_resort(self) -> PersonNeededError | None:
         """See `Care`."""
         found = None
         for checkpoint, query in self._queries.items():
-            query.story.gave_up("nothing else is left to try", query.waiting)
+            query.story.note_giving_up("nothing else is left to try", query.waiting)
             if query.waiting is not None and found is None:
-                found = _person(self._at(checkpoint), query.evidence, query.waiting)
+                found = _make_person_needed_error(self._at(checkpoint), query.evidence, query.waiting)
         return found
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class Healer:
             query.story.close()
 
     def _tell_retention(self, location: Location, target: Target) -> None:
-        found = retention_of(target)
+        found = ask_retention(target)
         for each in found.warnings:
             sentence = f"{each.effect} {each.next}"
             self._tell(Noticed(at=time.time(), condition=each.condition.name, sentence=sentence))
@@ -240,7 +240,7 @@ class Healer:
     def _heal(self, checkpoint: str, query: _Query, standing: CommandStanding) -> Wait | None:
         """Do what helps; None: start."""
         began = time.monotonic()
-        way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
+        way_out = (Rung.RESUME,) if standing is query.repaired_at else choose_rungs(self._pipeline.policy, standing)
         outage = self._outage(checkpoint)
         # Where no batch is planned it is most likely the application. It may be another one by now, and gets one start.
         gives_up = query.before is not None and query.before.gives_up and query.before.orphan is not None
@@ -255,7 +255,7 @@ class Healer:
                 via=query.target.via,
             )
         else:
-            decided = after_outage(
+            decided = decide_after_outage(
                 outage,
                 lambda goal, where: self._recover(checkpoint, query, goal, where),
                 self._go_on_command(checkpoint, query),
@@ -275,8 +275,8 @@ class Healer:
         if decision.verdict is Verdict.LATER:
             return Wait(decision.because)
         if decision.verdict is Verdict.PERSON:
-            query.story.went(decision, seconds)
-            raise _person(self._at(checkpoint), query.evidence, decision)
+            query.story.note_decision(decision, seconds)
+            raise _make_person_needed_error(self._at(checkpoint), query.evidence, decision)
         if decision.recovery is not None:
             if climbed.rung is not Rung.RESUME:
                 query.tried.add(climbed.rung)
@@ -284,22 +284,22 @@ class Healer:
             self._repaired(checkpoint, query, decision, seconds)
             return None
         query.plan = decision.plan
-        query.story.restarted(decision.because, query.plan, seconds)
+        query.story.note_restart(decision.because, query.plan, seconds)
         if decision.warning is not None and not query.is_warned:
             query.is_warned = True
             warning = decision.warning
             named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
             sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
-        self._tell(_diagnosed(checkpoint, decision, seconds))
+        self._tell(_make_diagnosed(checkpoint, decision, seconds))
         return None
 
     def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:
         """It has failed too often before this run began: a person is called, with what there is to decide on."""
-        query.story.gave_up(before.because, query.waiting)
+        query.story.note_giving_up(before.because, query.waiting)
         if query.waiting is None:
             return before.exhausted(self._go_on_command(checkpoint, query))
-        return _person(
+        return _make_person_needed_error(
             self._at(checkpoint),
             query.evidence,
             replace(query.waiting, because=f"{before.because}, and {query.waiting.because}"),
@@ -308,15 +308,19 @@ class Healer:
     def _go_on_command(self, checkpoint: str, query: _Query) -> str:
         """By which a person who has looked starts the query as it stands."""
         if not self._pipeline.is_configured:  # a command that was named on the command line has no other name
-            return said_of(self._at(checkpoint), query.evidence).command("recover", "--go-on")
+            return make_asked_at_location(self._at(checkpoint), query.evidence).command("recover", "--go-on")
         named = self._pipeline.config.named
-        return command_line("run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named)))
+        return format_command_line(
+            "run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named))
+        )
 
     def _outage(self, checkpoint: str) -> Outage | None:
         if self._go_on:
             return None
         location, running_ms = parse_location(checkpoint), self._running_ms
-        return outage_of(location, self._pipeline.policy, now_ms=now_ms(), running_ms=running_ms, tell=self._notice)
+        return find_outage(
+            location, self._pipeline.policy, now_ms=read_clock_ms(), running_ms=running_ms, tell=self._notice
+        )
 
     def _notice(self, sentence: str) -> None:
         self._tell(Noticed(at=time.time(), condition="OUTAGE_UNKNOWN", sentence=sentence))
@@ -326,14 +330,14 @@ class Healer:
 
     def _decide(self, checkpoint: str, query: _Query, rung: Rung, first: Decision) -> Decision | None:
         """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
-        goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
+        goal, where = choose_goal(rung, self._pipeline.policy.stable_lag, query.target.via, first)
 
         def towards() -> Decision | None:
             if rung is Rung.STABLE and not has_passed(self._at(checkpoint)):
                 return None
             return self._recover(checkpoint, query, goal, where)
 
-        return if_it_can_be_gone(towards, is_asked_for=goal == FRESH)
+        return decide_if_possible(towards, is_asked_for=goal == FRESH)
 
     def _recover(
         self, checkpoint: str, query: _Query, goal: str, where: StartChoice, *, observe: bool = False
@@ -368,7 +372,7 @@ class Healer:
         done = decision.recovery
         assert done is not None
         query.plan = done.plan
-        query.story.went(decision, seconds)
+        query.story.note_decision(decision, seconds)
         self._tell(
             Repaired(
                 at=time.time(),
@@ -385,8 +389,8 @@ class Healer:
         )
 
 
-def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
-    asked, error = said_of(target, evidence), decision.error
+def _make_person_needed_error(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
+    asked, error = make_asked_at_location(target, evidence), decision.error
     found = error.found if error is not None else None
     expected = error.expected if error is not None else None
     otherwise = error.next if error is not None else None
@@ -395,7 +399,7 @@ def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> Pe
         subject=target.checkpoint,
         found=found,
         expected=expected,
-        effect="; ".join(("the command is not started", *_passwords(asked, evidence))),
+        effect="; ".join(("the command is not started", *_describe_passwords(asked, evidence))),
         next=decision.next or otherwise or asked.command("diagnose"),
     )
     if decision.file is None:
@@ -405,7 +409,7 @@ def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> Pe
     return needed
 
 
-def _diagnosed(checkpoint: str, decision: Decision, seconds: float) -> Diagnosed:
+def _make_diagnosed(checkpoint: str, decision: Decision, seconds: float) -> Diagnosed:
     """That a query can be started as it stands, with what that rests on."""
     guarantee, rests_on = None, []
     if decision.plan is not None:
@@ -420,7 +424,7 @@ def _diagnosed(checkpoint: str, decision: Decision, seconds: float) -> Diagnosed
     )
 
 
-def _passwords(asked: Asked, evidence: EvidenceOptions) -> list[str]:
+def _describe_passwords(asked: Asked, evidence: EvidenceOptions) -> list[str]:
     """How the commands about a query get at sinks that they name without a password."""
-    named = [sink for sink in evidence.sinks if without_login(sink) in asked.evidence]
-    return [told for told in map(password_left_out, named) if told is not None]
+    named = [sink for sink in evidence.sinks if hide_login(sink) in asked.evidence]
+    return [told for told in map(describe_left_out_password, named) if told is not None]

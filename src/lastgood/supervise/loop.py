@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from lastgood.errors import LastgoodError, StorageError
-from lastgood.failures.ending import Cause, cause_of
+from lastgood.failures.ending import Cause, find_cause
 from lastgood.ladder.rungs import CommandStanding, Standings
 from lastgood.observe.progress import NOTHING, LogProgress
 from lastgood.process.child import Child, CommandEnd
 from lastgood.process.driver import Launch
 from lastgood.records.record import RecordedFailure
 from lastgood.recovery.attempts import AttemptsExhaustedError
-from lastgood.redaction import redacted_words
-from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, backoff
+from lastgood.redaction import redact_words
+from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, compute_backoff
 from lastgood.supervise import events
 from lastgood.supervise.care import Care, PersonNeededError
 from lastgood.supervise.output import Output
@@ -161,7 +161,7 @@ class Supervisor:
             ending, cause = self._run_once()
             if self._stop.is_set() or cause is None:
                 if self._care is not None:
-                    self._care.settled(None, is_done=not self._stop.is_set())
+                    self._care.note_end(None, is_done=not self._stop.is_set())
                 if self._stop.is_set():
                     break
                 return 0
@@ -178,17 +178,17 @@ class Supervisor:
     def _has_moved(self, location: str, before: LogProgress) -> bool:
         """Whether a query has made progress since."""
         now = self._seen[location]
-        if now.committed is None or not _committed_more(before, now):
+        if now.committed is None or not _has_committed_more(before, now):
             return False
         return self._care is None or self._care.has_read(location, before.committed, now.committed)
 
     def _count(self, standings: Standings, cause: Cause, moved: Collection[str]) -> StartAgain | GiveUp:
         """Count a run that has failed, after those that were counted before we began."""
         if self._care is not None:
-            standings.recall(self._care.remembered(), time.monotonic())
-        decision = standings.failed(cause, moved, time.monotonic())
+            standings.recall(self._care.recall_standings(), time.monotonic())
+        decision = standings.decide_after_failure(cause, moved, time.monotonic())
         if self._care is not None:
-            self._care.settled(standings.standing(cause, time.monotonic()))
+            self._care.note_end(standings.standing(cause, time.monotonic()))
         return decision
 
     def _is_ready(self, standing: CommandStanding) -> bool:
@@ -206,7 +206,7 @@ class Supervisor:
             if wait is None:
                 return not self._stop.is_set()
             tried += 1
-            delay = backoff(self._policy, tried)
+            delay = compute_backoff(self._policy, tried)
             if wait.because != told:  # said once, not at every look
                 told = wait.because
                 self._tell(events.Waiting(at=time.time(), because=told, delay_seconds=delay))
@@ -260,7 +260,7 @@ class Supervisor:
         self._tell(ended)
         self._tell_if_blind(ending)
         if self._care is not None and cause is not None and not self._stop.is_set():
-            self._care.failed(ended, cause)
+            self._care.note_failure(ended, cause)
         return ending, cause
 
     def _cause(self, ending: CommandEnd, output: Output) -> Cause:
@@ -272,7 +272,7 @@ class Supervisor:
             told = self._agent.failure()
         checkpoint, failure = told or (None, None)
         has_started = self._agent is None or self._agent.has_started()
-        cause = cause_of(output.tail(), failure, has_started=has_started, show_data=self._policy.show_data)
+        cause = find_cause(output.tail(), failure, has_started=has_started, show_data=self._policy.show_data)
         return replace(cause, checkpoint=self._watched(checkpoint))
 
     def _watched(self, checkpoint: str | None) -> str | None:
@@ -302,7 +302,7 @@ class Supervisor:
     def _tell_if_blind(self, ending: CommandEnd) -> None:
         if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):
             self._is_blind_told = True
-            self._tell(events.no_checkpoint(at=time.time()))
+            self._tell(events.make_no_checkpoint(at=time.time()))
 
     def _watch(self, child: Child) -> CommandEnd:
         kill_at: float | None = None
@@ -330,9 +330,9 @@ class Supervisor:
         if self._agent is not None:
             dead = self._agent.dead_query()
         if dead is None:
-            stall = self._stalls.stalled()
+            stall = self._stalls.find_stalled()
         else:
-            stall = Stall(dead[0], cause_of("", dead[1], show_data=self._policy.show_data))
+            stall = Stall(dead[0], find_cause("", dead[1], show_data=self._policy.show_data))
         self._stall = stall or self._strayed()
         if self._stall is None:
             return None
@@ -343,7 +343,7 @@ class Supervisor:
     def _strayed(self) -> Stall | None:
         if self._care is not None:
             for location in self._watches:
-                cause = self._care.strayed(location)
+                cause = self._care.find_strayed(location)
                 if cause is not None:
                     return Stall(location, cause)
         return None
@@ -371,7 +371,7 @@ class Supervisor:
         self._unreadable.discard(location)
         before, self._seen[location] = self._seen[location], now
         self._stalls.note(location, now)
-        if self._child is not None and now.committed is not None and _committed_more(before, now):
+        if self._child is not None and now.committed is not None and _has_committed_more(before, now):
             self._tell(events.Committed(at=time.time(), checkpoint=location, batch=now.committed))
             self._note_first(location, before)
 
@@ -387,7 +387,7 @@ class Supervisor:
         rerun = at_start.planned is not None and at_start.planned >= first
         self._note_recovery(location, first, rerun=rerun)
         if self._care is not None:
-            self._care.first_batch(location, first, rerun=rerun)
+            self._care.note_first_batch(location, first, rerun=rerun)
 
     def _note_recovery(self, location: str, batch: int, *, rerun: bool) -> None:
         failed_at = self._failed.pop(location, None)
@@ -410,7 +410,7 @@ class Supervisor:
             at=child.started_at,
             run=self._runs,
             pid=child.pid,
-            command=redacted_words(self._launch.command),
+            command=redact_words(self._launch.command),
             python=python_path,
             java=java_version,
             log=str(self._log),
@@ -449,7 +449,7 @@ class Supervisor:
         self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
         left = None
         if self._care is not None:
-            left = self._care.last_resort()
+            left = self._care.find_last_resort()
         if left is None:
             return self._exhausted(decision, ending, cause)
         self._tell(events.Called(at=time.time(), because=left.sentence, file=left.file, next=left.next))
@@ -490,5 +490,5 @@ class Supervisor:
             self._tell_listener(event)
 
 
-def _committed_more(before: LogProgress, now: LogProgress) -> bool:
+def _has_committed_more(before: LogProgress, now: LogProgress) -> bool:
     return now.committed is not None and (before.committed is None or now.committed > before.committed)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from lastgood.errors import StorageError
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.open_query import now_ms
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Event, Noticed
@@ -22,7 +22,7 @@ _REMOTE_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def mirroring(
+def keep_mirrored(
     checkpoints: Iterable[Location], tell: Callable[[Event], None], filling: Filling | None = None
 ) -> Iterator[None]:
     """Keep the mirrors of these checkpoints up to date until the end of the block, and once more there.
@@ -52,11 +52,11 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
     writer = MirrorWriter(
         checkpoint,
         storage=storage,
-        folder=mirror_folder(checkpoint),
+        folder=locate_mirror(checkpoint),
         target=storage,
         writer=secrets.token_hex(4),
-        now_ms=now_ms,
-        copied=None if filling is None else functools.partial(filling.copied, checkpoint),
+        now_ms=read_clock_ms,
+        copied=None if filling is None else functools.partial(filling.note_copied, checkpoint),
     )
     pause = _LOCAL_SECONDS if checkpoint.scheme == "file" else _REMOTE_SECONDS
     is_told = False
@@ -70,12 +70,12 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
         except StorageError as error:
             if not is_told:
                 is_told = True
-                tell(_trouble(checkpoint, error))
+                tell(_make_trouble(checkpoint, error))
         if is_last:
             return
 
 
-def _trouble(checkpoint: Location, error: StorageError) -> Noticed:
+def _make_trouble(checkpoint: Location, error: StorageError) -> Noticed:
     if error.found:
         found = f" ({error.found})"
     else:

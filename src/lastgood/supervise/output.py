@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from lastgood.storage.rights import make_private, private
+from lastgood.storage.rights import make_private, open_privately
 
 TAIL_BYTES = 256 * 1024
 """How much of the end is kept in memory to find the last error in: a Spark failure takes some 20 kB."""
@@ -92,7 +92,7 @@ class Output:
         try:
             if self._file is None:
                 make_private(self.log.parent)
-                descriptor = private(str(self.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                descriptor = open_privately(str(self.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 self._file = os.fdopen(descriptor, "ab", buffering=0)
             self._file.write(chunk)
             if self._file.tell() >= LOG_BYTES:

@@ -10,20 +10,20 @@ from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch
-from lastgood.redaction import redacted_words
+from lastgood.redaction import redact_words
 from lastgood.settings.config import Pipeline
-from lastgood.settings.target import Target, target_of
+from lastgood.settings.target import Target, make_target
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
 from lastgood.storage.reading import Location
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared(JsonValue):
     """A pipeline whose command, Python, Java and locations were found to be usable."""
 
-    json = form(
+    json = make_form(
         "pipeline=pipeline.name command=_command python=launch.python java=_java checkpoints=_checkpoints log "
         "agent=agent.parent ledger",
         texts="python log agent ledger",
@@ -50,11 +50,11 @@ class Prepared(JsonValue):
     def targets(self) -> dict[Location, Target]:
         """What is known of the query of each checkpoint."""
         queries = zip(self.watches, self.pipeline.queries, strict=True)
-        return {location: target_of(self.pipeline, query) for location, query in queries}
+        return {location: make_target(self.pipeline, query) for location, query in queries}
 
     @property
     def _command(self) -> list[str]:
-        return redacted_words(self.launch.command)
+        return redact_words(self.launch.command)
 
     @property
     def _java(self) -> str | None:
@@ -68,7 +68,7 @@ class Prepared(JsonValue):
         return [str(each) for each in self.watches]
 
 
-def _start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
+def _make_start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
     """What tells `read_kafka` in the driver which file says where to begin; nothing if somebody has told it already."""
     via = pipeline.policy.via
     if via is None or env.get(STARTING_OFFSETS):

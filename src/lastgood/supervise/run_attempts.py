@@ -12,10 +12,10 @@ from lastgood.failures.ending import Cause
 from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.ladder.tally import Tally
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import now_ms
-from lastgood.recovery.attempts import Attempts, said, stand_of, write_tally
+from lastgood.observe.open_query import read_clock_ms
+from lastgood.recovery.attempts import Attempts, describe_error, read_stand, write_tally
 from lastgood.settings.config import Pipeline
-from lastgood.settings.keys import signer_of
+from lastgood.settings.keys import make_signer
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
@@ -59,16 +59,16 @@ class RunAttempts:
             location=self._location,
             policy=self._pipeline.policy,
             evidence=self._evidence,
-            began_ms=now_ms(),
+            began_ms=read_clock_ms(),
             tell=self._tell,
         )
         if go_on:
-            attempts = attempts.forgotten(is_for_good=True)
+            attempts = attempts.forget_failures(is_for_good=True)
         self._kept = attempts.before
         self._cause = None if self._kept is None else self._kept.settled
         return attempts
 
-    def started(self, standing: CommandStanding, tried: Collection[Rung]) -> None:
+    def note_start(self, standing: CommandStanding, tried: Collection[Rung]) -> None:
         """Keep that the application is started now: whoever comes next after we were killed finds it.
 
         Args:
@@ -77,7 +77,7 @@ class RunAttempts:
         """
         self._keep(standing, tuple(tried), None)
 
-    def ended(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
+    def note_end(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """Keep what became of the start.
 
         Args:
@@ -93,7 +93,7 @@ class RunAttempts:
             if before.since_ms is None:
                 seconds = 0.0
             else:
-                seconds = max(0, now_ms() - before.since_ms) / 1000
+                seconds = max(0, read_clock_ms() - before.since_ms) / 1000
             still = CommandStanding(failures=before.failures, seconds=seconds)
             self._keep(still, before.tried, self._cause or Cause(), before, is_done=is_done)
 
@@ -109,8 +109,8 @@ class RunAttempts:
         """Keep it, unless the query has made progress since `before`, or has done all that there was to do."""
         try:
             storage = open_writable(self._location)
-            stand = stand_of(storage, self._location)
-            at_ms, failures = now_ms(), standing.failures
+            stand = read_stand(storage, self._location)
+            at_ms, failures = read_clock_ms(), standing.failures
             if before is not None and not stand.is_where(before.stand):
                 failures = 0
             if is_done and stand.orphan is None:
@@ -123,8 +123,8 @@ class RunAttempts:
             else:
                 since_ms = None
             made = Tally(stand=stand, told_ms=at_ms, failures=failures, since_ms=since_ms, tried=tried, settled=settled)
-            signer = signer_of(self._pipeline.config, self._location)
+            signer = make_signer(self._pipeline.config, self._location)
             write_tally(storage, self._location, made, signer, is_worth=is_worth)
             self._kept = made if is_worth else None
         except LastgoodError as error:
-            self._tell(f"how often the same batch has failed is not kept for the next start: {said(error)}")
+            self._tell(f"how often the same batch has failed is not kept for the next start: {describe_error(error)}")

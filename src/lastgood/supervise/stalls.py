@@ -51,7 +51,7 @@ class Stalls:
             self._seen[checkpoint] = progress
             self._moved_at[checkpoint] = self._clock()
 
-    def stalled(self) -> Stall | None:
+    def find_stalled(self) -> Stall | None:
         """The first query that has stood still for too long while there is something to do."""
         if self._after is None:
             return None

@@ -12,20 +12,20 @@ from typing import TypeAlias
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Cause
 from lastgood.ids import make_id
-from lastgood.incident.closing import carried_out, closed
-from lastgood.incident.notes import attempt_of
+from lastgood.incident.closing import close_incident, list_carried_out
+from lastgood.incident.notes import make_attempt
 from lastgood.incident.promise import Kept
 from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident
 from lastgood.journal.incidents import Incidents
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import now_ms
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.topic_notes import note_first_topics
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.config import Pipeline
-from lastgood.settings.keys import keys_of
+from lastgood.settings.keys import find_keys
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
@@ -70,7 +70,7 @@ class Story:
         self._incidents: Incidents | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"story-{checkpoint.name}")
 
-    def failed(self, ended: Ended, cause: Cause, position: Mapping[str, int | None]) -> None:
+    def note_failure(self, ended: Ended, cause: Cause, position: Mapping[str, int | None]) -> None:
         """The command has failed."""
         told = {**asdict(cause), "class": cause.cls.value, "error": cause.line}
         for name in ("cls", "line", "passes_by_itself", "checkpoint"):
@@ -80,35 +80,37 @@ class Story:
             self._open = self._new(int(ended.at * 1000), told, position)
             self._write()
 
-    def restarted(self, because: str, plan: Plan | None, seconds: float) -> None:
+    def note_restart(self, because: str, plan: Plan | None, seconds: float) -> None:
         """It is started as it stands; where that loses records, since somebody accepted it, that is told anyhow."""
         is_lossy = plan is not None and plan.guarantee is Guarantee.LOSSY
         if self._open is not None or is_lossy:
             start = Decision(Verdict.START, because, plan)
-            self._add(attempt_of(start, at_ms=now_ms(), seconds=seconds))
+            self._add(make_attempt(start, at_ms=read_clock_ms(), seconds=seconds))
 
-    def went(self, decision: Decision, seconds: float) -> None:
+    def note_decision(self, decision: Decision, seconds: float) -> None:
         """A plan was carried out, or a person is needed."""
-        self._add(attempt_of(decision, at_ms=now_ms(), seconds=seconds))
+        self._add(make_attempt(decision, at_ms=read_clock_ms(), seconds=seconds))
         if decision.recovery is None:
             self._end(PERSON)
 
-    def gave_up(self, because: str, waiting: Decision | None) -> None:
+    def note_giving_up(self, because: str, waiting: Decision | None) -> None:
         """Nothing is left to try, but what a person might allow."""
         if self._open is not None:
             if waiting is None:
                 left = Decision(Verdict.PERSON, because)
             else:
                 left = replace(waiting, because=because)
-            self._add(attempt_of(left, at_ms=now_ms(), seconds=0.0))
+            self._add(make_attempt(left, at_ms=read_clock_ms(), seconds=0.0))
             self._end(STOPPED if waiting is None else PERSON)
 
-    def first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
+    def note_first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
         """The first new batch is committed: see whether it is the one that was promised."""
         self._writer.submit(self._note_topics)
         incident, self._open = self._open, None
         if incident is not None:
-            seen = replace(incident, first_batch=batch, rerun=rerun, first_batch_at_ms=now_ms(), outcome=RECOVERED)
+            seen = replace(
+                incident, first_batch=batch, rerun=rerun, first_batch_at_ms=read_clock_ms(), outcome=RECOVERED
+            )
             self._writer.submit(self._close, seen, batch, plan)
 
     def close(self) -> None:
@@ -147,7 +149,7 @@ class Story:
         try:
             if self._incidents is None:
                 self._incidents = Incidents(
-                    open_writable(self._checkpoint), self._checkpoint, keys_of(self._target.config)
+                    open_writable(self._checkpoint), self._checkpoint, find_keys(self._target.config)
                 )
             self._incidents.write(incident)
             self._has_trouble = False
@@ -177,9 +179,9 @@ class Story:
     def _closed(self, incident: Incident, plan: Plan | None, rows: int | None) -> Incident:
         checkpoint, config = self._checkpoint, self._target.config
         storage = open_writable(checkpoint)
-        return closed(
+        return close_incident(
             incident,
-            carried_out(storage, checkpoint, incident.recoveries, config),
+            list_carried_out(storage, checkpoint, incident.recoveries, config),
             storage,
             target=self._target,
             options=self._evidence,

@@ -16,7 +16,7 @@ from lastgood.errors import LastgoodError
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import now_ms
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.observe.surroundings import ONE_SECONDS
 from lastgood.sources.kafka.reader import KafkaUnreachableError
 from lastgood.steps.written_file import LOG_BYTES_MAX
@@ -85,7 +85,7 @@ class TopicWatch:
             except LastgoodError as error:  # whoever starts next meets it again
                 if not is_told and not self._stop.is_set():
                     is_told = True
-                    self._tell(_trouble(self._checkpoint, error))
+                    self._tell(_make_trouble(self._checkpoint, error))
             with self._lock:
                 if run == self._run:
                     self._strayed = found
@@ -104,7 +104,7 @@ class TopicWatch:
             broker = open_broker(self._evidence.kafka, self._evidence.kafka_config)
         if broker is None:
             return None
-        facts = broker.ask(list(noted), now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
+        facts = broker.ask(list(noted), now_ms=read_clock_ms(), timeout_seconds=ONE_SECONDS)
         now = {name: topic.topic_id for name, topic in facts.topics.items()}
         others = [name for name, before in noted.items() if now.get(name) not in (None, before)]
         silent = [topic.unknown for topic in facts.topics.values() if topic.topic_id is None and topic.unknown]
@@ -115,7 +115,7 @@ class TopicWatch:
         return f"{', '.join(others)} was deleted and created again: the query goes on at offsets of other records"
 
 
-def _trouble(checkpoint: Location, error: LastgoodError) -> Noticed:
+def _make_trouble(checkpoint: Location, error: LastgoodError) -> Noticed:
     if error.found:
         found = f" ({error.found})"
     else:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.checkpoint.commits import CommitEntry
-from lastgood.checkpoint.file_logs import COMPACT_INTERVAL_DEFAULT, SourceFile, is_compaction, source_log_entry
+from lastgood.checkpoint.file_logs import COMPACT_INTERVAL_DEFAULT, SourceFile, is_compaction, make_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.lines import Json, encode, to_json
 from lastgood.checkpoint.query import QueryMetadata
@@ -94,8 +94,8 @@ class FileInput:
         log_id = len(ends) - 1
         if is_compaction(log_id, self.compact_interval):
             files = [file for each in range(log_id + 1) for file in self._files(each, ends)]
-            return f"{log_id}.compact", source_log_entry(files).raw
-        return str(log_id), source_log_entry(self._files(log_id, ends)).raw
+            return f"{log_id}.compact", make_source_log_entry(files).raw
+        return str(log_id), make_source_log_entry(self._files(log_id, ends)).raw
 
     def _files(self, log_id: int, ends: Sequence[int]) -> list[SourceFile]:
         if log_id:

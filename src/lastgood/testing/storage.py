@@ -36,15 +36,15 @@ class SlowStorage:
 
     def names(self, folder: Location) -> Iterator[str] | None:
         """See `Storage.names`."""
-        return self._ask(lambda: _all(self._storage.names(folder)))
+        return self._ask(lambda: _take_all(self._storage.names(folder)))
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """See `Storage.scan`."""
-        return self._ask(lambda: _all(self._storage.scan(folder, facts=facts)))
+        return self._ask(lambda: _take_all(self._storage.scan(folder, facts=facts)))
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """See `Storage.walk`."""
-        return self._ask(lambda: _all(self._storage.walk(folder)))
+        return self._ask(lambda: _take_all(self._storage.walk(folder)))
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """See `Storage.read`."""
@@ -230,7 +230,7 @@ class MemoryWriter(FsspecWriter):
             return super().create(file, content)
 
 
-def _all(found: Iterator[_Answer] | None) -> Iterator[_Answer] | None:
+def _take_all(found: Iterator[_Answer] | None) -> Iterator[_Answer] | None:
     if found is None:
         return None
     return iter(list(found))

@@ -10,7 +10,7 @@ import pytest
 from lastgood.audit import spark_job, specification
 from lastgood.audit.committed import NoCommittedBatchError, read_committed
 from lastgood.audit.spark_job import SinkUnreadableError
-from lastgood.audit.specification import audit_spec, sink_table
+from lastgood.audit.specification import find_sink_table, make_audit_spec
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
@@ -40,23 +40,23 @@ def corpus(case: str) -> str:
     ],
 )
 def test_kind_before_the_colon_says_what_the_sink_is(text: str, table: SinkTable) -> None:
-    assert sink_table(text) == table
+    assert find_sink_table(text) == table
 
 
 def test_kind_of_a_location_alone_is_told_by_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "table" / "_delta_log").mkdir(parents=True)
     (tmp_path / "files").mkdir()
-    assert sink_table(f"{tmp_path}/table") == SinkTable("delta", f"{tmp_path}/table")
-    assert sink_table(f"{tmp_path}/files") == SinkTable("file", f"{tmp_path}/files")
+    assert find_sink_table(f"{tmp_path}/table") == SinkTable("delta", f"{tmp_path}/table")
+    assert find_sink_table(f"{tmp_path}/files") == SinkTable("file", f"{tmp_path}/files")
     with pytest.raises(SinkUnreadableError) as caught:
-        sink_table(f"{tmp_path}/nowhere")
+        find_sink_table(f"{tmp_path}/nowhere")
     assert caught.value.subject == f"{tmp_path}/nowhere"
 
 
 @pytest.mark.parametrize("text", ["", "delta:", "table:", "ftp://lake/orders"])
 def test_sink_that_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(LocationInvalidError):
-        sink_table(text)
+        find_sink_table(text)
 
 
 def test_committed_part_of_a_checkpoint_ends_before_its_orphan() -> None:
@@ -115,7 +115,7 @@ def spec_where_kafka_has(
         return KafkaFacts(servers, PLANNED_MS, {"orders": topic}, {PLANNED_MS + 1: {"orders": {0: first}}})
 
     monkeypatch.setattr(specification, "ask_kafka", answer)
-    return audit_spec(resolve_target(str(tmp_path / "chk")), kafka="k:9092", sink="table:t", **options)
+    return make_audit_spec(resolve_target(str(tmp_path / "chk")), kafka="k:9092", sink="table:t", **options)
 
 
 HOUR_LATER, A_MINUTE_LATER = FoundRecord(0, PLANNED_MS + 3_600_000), FoundRecord(0, PLANNED_MS + 60_000)
@@ -145,7 +145,7 @@ def test_person_settles_what_clocks_leave_open(tmp_path: Path, monkeypatch: pyte
 
 def test_isolation_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        audit_spec(resolve_target("/chk"), kafka="broker:9092", sink="table:t", isolation_level="serializable")
+        make_audit_spec(resolve_target("/chk"), kafka="broker:9092", sink="table:t", isolation_level="serializable")
     assert caught.value.found == "serializable"
 
 
@@ -160,7 +160,7 @@ def test_isolation_level_that_does_not_exist_is_refused() -> None:
     ],
 )
 def test_each_refusal_of_the_job_is_an_error_of_its_own(kind: str, condition: str, exit_code: int) -> None:
-    error = spark_job._refused({"kind": kind, "subject": "what", "found": "why"}, Path("verify.log"))
+    error = spark_job._make_refused_error({"kind": kind, "subject": "what", "found": "why"}, Path("verify.log"))
     assert isinstance(error, LastgoodError)
     assert (error.condition, error.exit_code) == (condition, exit_code)
     assert "why" in " ".join(error.facts().values())

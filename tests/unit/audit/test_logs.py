@@ -7,7 +7,7 @@ import pytest
 from foreign import KINESIS, Lines
 
 from lastgood.audit.logs import LogAudit, verify_logs
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.query.history import Seam
 from lastgood.query.source_steps import NotCompared
 from lastgood.settings.target import resolve_target
@@ -23,7 +23,7 @@ def mirror(checkpoint: Path, *, at_ms: int = STARTED_MS) -> None:
     MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer=f"w{at_ms}",
         now_ms=lambda: at_ms,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from lastgood.bundle.shareable import from_json, to_json
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def test_what_is_no_value_cannot_be_written() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Formed(JsonValue):
-    json = form("number=n double", closed=True, strict=True)
+    json = make_form("number=n double", closed=True, strict=True)
     n: int
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
+from lastgood.bundle.stand_ins import make_checksum_stand_in, make_stand_in
 from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.damage import Damage, DamageKind
@@ -17,7 +17,7 @@ from lastgood.checkpoint.state_files import (
     ZIP_BYTES_MAX,
     LineageItem,
     SnapshotMetadata,
-    early_end,
+    find_early_end,
     parse_lineage,
     parse_snapshot,
 )
@@ -51,7 +51,7 @@ LINEAGE = utf("v3") + utf('[{"version":4,"checkpointUniqueId":"b"},{"version":3,
 
 
 def kept(path: str, raw: bytes) -> bytes:
-    found = stand_in(classify(path), raw)
+    found = make_stand_in(classify(path), raw)
     assert found is not None
     return found
 
@@ -82,13 +82,13 @@ def test_binary_rubbish_in_a_log_is_replaced(path: str) -> None:
     "path", ["state/0/0/SSTs/a.sst", "notes.txt", "state/0/0/.5.delta.crc", "offsets/.7.crc", "offsets/x.tmp"]
 )
 def test_nothing_is_kept_of_other_files(path: str) -> None:
-    assert stand_in(classify(path), ROW) is None
+    assert make_stand_in(classify(path), ROW) is None
 
 
 def test_a_schema_is_kept_only_if_it_is_one() -> None:
     schema = utf("v2") + struct.pack(">i", 1) + utf("{}") + struct.pack(">i", 1) + utf("{}")
     assert kept("state/0/0/_metadata/schema", schema) == schema
-    assert stand_in(classify("state/0/0/_metadata/schema"), ROW) is None
+    assert make_stand_in(classify("state/0/0/_metadata/schema"), ROW) is None
 
 
 def test_of_a_snapshot_only_the_list_of_its_files_is_kept() -> None:
@@ -140,7 +140,7 @@ def test_a_damaged_snapshot_is_replaced_by_one_that_is_damaged_alike(raw: bytes)
 def test_of_a_changelog_only_the_lineage_is_kept(tail: bytes) -> None:
     found = kept(CHANGELOG, block(LINEAGE + ROW) + tail)
     assert parse_lineage(found) == (LineageItem(3, "a"), LineageItem(4, "b"))
-    assert early_end(found) is None
+    assert find_early_end(found) is None
     assert ROW not in found
 
 
@@ -159,7 +159,7 @@ def test_of_a_changelog_only_the_lineage_is_kept(tail: bytes) -> None:
 )
 def test_a_damaged_changelog_is_replaced_by_one_that_is_damaged_alike(raw: bytes) -> None:
     found = kept(CHANGELOG, raw)
-    assert kinds(found, parse_lineage, early_end) == kinds(raw, parse_lineage, early_end)
+    assert kinds(found, parse_lineage, find_early_end) == kinds(raw, parse_lineage, find_early_end)
     assert ROW not in found
 
 
@@ -167,10 +167,10 @@ def test_a_damaged_changelog_is_replaced_by_one_that_is_damaged_alike(raw: bytes
 @pytest.mark.parametrize("raw", [block(ROW) + END, block(ROW), block(ROW)[:30], block(ROW) + ROW * 5, ROW * 5, b"LZ"])
 def test_of_other_state_only_whether_it_is_whole(path: str, raw: bytes) -> None:
     found = kept(path, raw)
-    assert kinds(found, early_end) == kinds(raw, early_end)
+    assert kinds(found, find_early_end) == kinds(raw, find_early_end)
     assert ROW not in found
-    if early_end(raw) == Damage(DamageKind.TRUNCATED, f"{len(raw)} bytes"):
-        assert early_end(found) == early_end(raw)
+    if find_early_end(raw) == Damage(DamageKind.TRUNCATED, f"{len(raw)} bytes"):
+        assert find_early_end(found) == find_early_end(raw)
 
 
 def kinds(raw: bytes, *parsers: Callable[[bytes], object]) -> list[object]:
@@ -181,15 +181,15 @@ def kinds(raw: bytes, *parsers: Callable[[bytes], object]) -> list[object]:
 def test_a_checksum_fits_what_is_kept_if_it_fitted_what_was_there() -> None:
     raw, changed = b"v1\n{}", b"v1\n***"
     good, bad = HadoopChecksum.of(raw).to_bytes(), HadoopChecksum.of(b"other").to_bytes()
-    assert checksum_stand_in(good, raw, raw) == good
-    mended = parse_hadoop_checksum(checksum_stand_in(good, raw, changed))
+    assert make_checksum_stand_in(good, raw, raw) == good
+    mended = parse_hadoop_checksum(make_checksum_stand_in(good, raw, changed))
     assert isinstance(mended, HadoopChecksum)
     assert mended.check(changed) is None
-    assert checksum_stand_in(bad, raw, changed) == bad
+    assert make_checksum_stand_in(bad, raw, changed) == bad
 
 
 @pytest.mark.parametrize("checksum", [b"", ROW, b"crc\0" + ROW[:3]])
 def test_a_damaged_checksum_is_replaced(checksum: bytes) -> None:
-    found = checksum_stand_in(checksum, b"a", b"a")
+    found = make_checksum_stand_in(checksum, b"a", b"a")
     assert kinds(found, parse_hadoop_checksum) == kinds(checksum, parse_hadoop_checksum)
     assert not checksum or checksum not in found

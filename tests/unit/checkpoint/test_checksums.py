@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.checksums import (
     HadoopChecksum,
     SparkChecksum,
-    crc32c,
+    compute_crc32c,
     parse_hadoop_checksum,
     parse_spark_checksum,
 )
@@ -63,8 +63,8 @@ def test_damaged_hadoop_checksums_are_told_apart(raw: bytes, expected: DamageKin
 
 
 def test_crc_32c_is_the_one_of_castagnoli() -> None:
-    assert crc32c(b"123456789") == 0xE3069283
-    assert crc32c(b"") == 0
+    assert compute_crc32c(b"123456789") == 0xE3069283
+    assert compute_crc32c(b"") == 0
 
 
 def test_sparks_checksum_tells_size_and_value() -> None:

@@ -5,7 +5,14 @@ from collections.abc import Iterable
 import pytest
 
 from lastgood.checkpoint.commits import CommitEntry
-from lastgood.checkpoint.contents import Checkpoint, Mode, Presence, in_mode, pinned_partitions, recognise_mode
+from lastgood.checkpoint.contents import (
+    Checkpoint,
+    Mode,
+    Presence,
+    find_pinned_partitions,
+    recognise_mode,
+    take_log_in_mode,
+)
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog, list_log
 from lastgood.checkpoint.offsets import OffsetEntry, SparkVersions, parse_offset_entry
@@ -174,7 +181,9 @@ def test_a_checkpoint_without_metadata_line_tells_no_spark() -> None:
 
 @pytest.mark.parametrize("value", ["", "many", "-1", "99999999999"])
 def test_pinned_partitions_are_a_number_or_nothing(value: str) -> None:
-    assert pinned_partitions(entry("5", metadata=f'{{"conf":{{"spark.sql.shuffle.partitions":"{value}"}}}}')) is None
+    assert (
+        find_pinned_partitions(entry("5", metadata=f'{{"conf":{{"spark.sql.shuffle.partitions":"{value}"}}}}')) is None
+    )
 
 
 RATE = '{"0":{"value":4,"runTimeMs":5}}'
@@ -225,5 +234,9 @@ def test_continuous_mode_shows_in_empty_metadata_lines(entries: list[OffsetEntry
 def test_a_micro_batch_without_metadata_is_damaged() -> None:
     blank, good = entry(RATE, metadata=""), entry(RATE)
     log = offsets([0, 1, 2], good, blank, CUT)
-    assert in_mode(log, Mode.MICRO_BATCH) == {0: good, 1: Damage(DamageKind.BLANK_METADATA_LINE, line=2), 2: CUT}
-    assert in_mode(log, Mode.CONTINUOUS) == {0: good, 1: blank, 2: CUT}
+    assert take_log_in_mode(log, Mode.MICRO_BATCH) == {
+        0: good,
+        1: Damage(DamageKind.BLANK_METADATA_LINE, line=2),
+        2: CUT,
+    }
+    assert take_log_in_mode(log, Mode.CONTINUOUS) == {0: good, 1: blank, 2: CUT}

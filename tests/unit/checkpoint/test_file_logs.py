@@ -8,13 +8,13 @@ from lastgood.checkpoint.file_logs import (
     FileLogEntry,
     SinkFile,
     SourceFile,
-    compact_interval,
-    ids_read_at_start,
+    derive_compact_interval,
     is_compaction,
+    list_ids_read_at_start,
+    make_sink_log_entry,
+    make_source_log_entry,
     parse_sink_log_entry,
     parse_source_log_entry,
-    sink_log_entry,
-    source_log_entry,
 )
 
 SOURCE = b'v1\n{"path":"file:///data/a%20b.json","timestamp":1790000005000,"batchId":5}\n{"path":"file:///c","timestamp":1,"batchId":6}'
@@ -34,21 +34,21 @@ def test_a_source_log_entry_lists_input_files() -> None:
     entry = parse_source_log_entry(SOURCE)
     assert isinstance(entry, FileLogEntry)
     assert list(entry) == list(entry) == SOURCE_FILES
-    assert entry.to_bytes() == source_log_entry(SOURCE_FILES).to_bytes() == SOURCE
+    assert entry.to_bytes() == make_source_log_entry(SOURCE_FILES).to_bytes() == SOURCE
 
 
 def test_a_sink_log_entry_lists_data_files() -> None:
     entry = parse_sink_log_entry(SINK)
     assert isinstance(entry, FileLogEntry)
     assert list(entry) == [SINK_FILE]
-    assert entry.to_bytes() == sink_log_entry([SINK_FILE]).to_bytes() == SINK
+    assert entry.to_bytes() == make_sink_log_entry([SINK_FILE]).to_bytes() == SINK
 
 
 def test_an_empty_batch_leaves_a_version_line_alone() -> None:
     entry = parse_sink_log_entry(b"v1")
     assert isinstance(entry, FileLogEntry)
     assert list(entry) == []
-    assert sink_log_entry([]).to_bytes() == b"v1"
+    assert make_sink_log_entry([]).to_bytes() == b"v1"
 
 
 def test_a_file_without_batch_id_has_the_one_that_spark_gives_it() -> None:
@@ -109,7 +109,7 @@ def test_every_tenth_entry_is_a_compaction() -> None:
 def test_the_interval_is_derived_from_compact_files_as_spark_does(
     compact: tuple[int, ...], default: int, expected: int
 ) -> None:
-    assert compact_interval(compact, default) == expected
+    assert derive_compact_interval(compact, default) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_the_interval_is_derived_from_compact_files_as_spark_does(
     [(7, 10, (0, 8)), (9, 10, (9, 10)), (12, 10, (9, 13)), (2, 3, (2, 3)), (0, 10, (0, 1))],
 )
 def test_spark_starts_with_the_newest_compaction(newest: int, interval: int, expected: tuple[int, int]) -> None:
-    assert ids_read_at_start(newest, interval) == range(*expected)
+    assert list_ids_read_at_start(newest, interval) == range(*expected)

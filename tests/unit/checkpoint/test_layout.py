@@ -16,7 +16,7 @@ from lastgood.checkpoint.layout import (
     StateStoreFile,
     TemporaryFile,
     classify,
-    folder_number,
+    parse_folder_number,
     parse_log_name,
 )
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
@@ -116,4 +116,4 @@ def test_a_log_name_is_what_spark_lists() -> None:
 
 
 def test_folders_of_the_state_have_canonical_numbers() -> None:
-    assert [folder_number(name) for name in ("0", "17", "01", "-1", "_metadata")] == [0, 17, None, None, None]
+    assert [parse_folder_number(name) for name in ("0", "17", "01", "-1", "_metadata")] == [0, 17, None, None, None]

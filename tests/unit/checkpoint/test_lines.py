@@ -3,8 +3,17 @@ from __future__ import annotations
 import pytest
 
 from lastgood.checkpoint import lines
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import byte_lines, decode, encode, long_field, read_json, read_object, split_log, to_json
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
+from lastgood.checkpoint.lines import (
+    decode,
+    encode,
+    extract_long,
+    read_json,
+    read_object,
+    split_byte_lines,
+    split_log,
+    to_json,
+)
 
 
 def kind(result: object) -> DamageKind | None:
@@ -21,11 +30,11 @@ def test_a_log_is_split_as_java_splits_lines() -> None:
 def test_lines_of_bytes_are_those_of_text(raw: bytes) -> None:
     text = raw.decode().replace("\r\n", "\n").replace("\r", "\n")
     expected = text.removesuffix("\n").split("\n")
-    assert [line.decode() for line in byte_lines(raw)] == expected
+    assert [line.decode() for line in split_byte_lines(raw)] == expected
 
 
 def test_no_bytes_have_no_lines() -> None:
-    assert list(byte_lines(b"")) == []
+    assert list(split_byte_lines(b"")) == []
 
 
 @pytest.mark.parametrize("line", ["v1", "v+1", "v01", "v0001"])
@@ -133,12 +142,12 @@ def test_half_a_surrogate_pair_is_written_as_java_does() -> None:
 
 def test_a_long_is_extracted_as_json4s_does() -> None:
     fields: dict[str, lines.Json] = {"n": 5, "null": None, "text": "5", "flag": True, "float": 5.5, "huge": 2**63}
-    assert [long_field(fields, name) for name in ("n", "null", "absent")] == [5, 0, 0]
-    assert [long_field(fields, name) for name in ("text", "flag", "float", "huge")] == [None] * 4
+    assert [extract_long(fields, name) for name in ("n", "null", "absent")] == [5, 0, 0]
+    assert [extract_long(fields, name) for name in ("text", "flag", "float", "huge")] == [None] * 4
 
 
 def test_a_damage_can_be_shown_whatever_was_found() -> None:
-    assert str(damaged(DamageKind.NOT_JSON, "x" * 200, 2)) == "not json in line 2: " + "x" * 79 + "…"
-    assert damaged(DamageKind.NOT_JSON, "\ud800\n").found == "\\ud800\\n"
-    assert damaged(DamageKind.NOT_UTF8, b"\xff'").found == "\\xff'"
+    assert str(make_damage(DamageKind.NOT_JSON, "x" * 200, 2)) == "not json in line 2: " + "x" * 79 + "…"
+    assert make_damage(DamageKind.NOT_JSON, "\ud800\n").found == "\\ud800\\n"
+    assert make_damage(DamageKind.NOT_UTF8, b"\xff'").found == "\\xff'"
     assert str(Damage(DamageKind.EMPTY)) == "empty"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.checkpoint.damage import DamageKind
-from lastgood.checkpoint.lz4 import HEADER, MAGIC, PACKED, RAW, corruption, unpack_block
+from lastgood.checkpoint.lz4 import HEADER, MAGIC, PACKED, RAW, find_corruption, unpack_block
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
 PACKED_FILES = sorted(
@@ -30,7 +30,7 @@ def first_block(raw: bytes) -> bytes | None:
 
 def test_nothing_that_spark_packed_is_corrupt() -> None:
     assert len(PACKED_FILES) > 40
-    assert {corruption(path.read_bytes()) for path in PACKED_FILES} == {None}
+    assert {find_corruption(path.read_bytes()) for path in PACKED_FILES} == {None}
 
 
 @pytest.mark.parametrize("path", PACKED_FILES[::9], ids=lambda path: path.name)
@@ -40,7 +40,7 @@ def test_a_bit_turned_in_a_block_or_its_checksum_is_noticed(path: Path) -> None:
     for at in range(HEADER.size - 4, len(content) - len(END)):
         turned = bytearray(content)
         turned[at] ^= 1
-        assert corruption(bytes(turned)) is not None or first_block(turned) == first_block(content), at
+        assert find_corruption(bytes(turned)) is not None or first_block(turned) == first_block(content), at
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_a_bit_turned_in_a_block_or_its_checksum_is_noticed(path: Path) -> None:
     ],
 )
 def test_what_a_reader_stumbles_over_is_named(raw: bytes, expected: DamageKind | None) -> None:
-    found = corruption(raw)
+    found = find_corruption(raw)
     assert (found and found.kind) == expected
 
 
 def test_a_stream_that_ends_between_two_blocks_is_cut() -> None:
     content = next(path.read_bytes() for path in PACKED_FILES if len(path.read_bytes()) > 60)
-    found = corruption(content[: -len(END)])
+    found = find_corruption(content[: -len(END)])
     assert found is not None
     assert found.kind is DamageKind.TRUNCATED
-    foreign = corruption(content[: -len(END)] + b"no magic" + END[8:])
+    foreign = find_corruption(content[: -len(END)] + b"no magic" + END[8:])
     assert foreign is not None
     assert foreign.kind is DamageKind.BAD_HEADER
 

@@ -20,11 +20,11 @@ from lastgood.checkpoint.partitions import (
     Partitions,
     Pins,
     Spread,
-    names_spread,
-    partitions_of,
-    pins_of,
-    spread_of,
-    stores_of,
+    collect_pins,
+    derive_partitions,
+    derive_stores,
+    find_spread,
+    find_spread_by_name,
 )
 
 KNOWN = True
@@ -93,7 +93,7 @@ def metadata(partitions: int | None = None, name: str = "stateStoreSave", *store
 def test_name_schema_folders_and_ids_tell_how_rows_are_spread(
     name: str | None, found: StateSchema | None, seen: Collection[int], ids: int | None, expected: Spread
 ) -> None:
-    assert spread_of(name, found, seen, ids) is expected
+    assert find_spread(name, found, seen, ids) is expected
 
 
 def at(*partitions: int, version: int = 8) -> dict[int, int]:
@@ -137,7 +137,7 @@ def at(*partitions: int, version: int = 8) -> dict[int, int]:
 def test_metadata_plans_and_folders_tell_how_many_partitions_there_are_to_be(
     spread: Spread, found: OperatorMetadata | Damage | None, seen: dict[int, int], pins: Pins, expected: Partitions
 ) -> None:
-    assert partitions_of(spread, found, seen, pins) == expected
+    assert derive_partitions(spread, found, seen, pins) == expected
 
 
 def plan(pinned: int | None, timestamp: int, offset: str, *, metadata: bool = True) -> OffsetEntry:
@@ -168,14 +168,14 @@ def plan(pinned: int | None, timestamp: int, offset: str, *, metadata: bool = Tr
 def test_plans_tell_what_they_pin_and_who_has_changed_it(
     plans: dict[int, OffsetEntry | Damage], expected: Pins
 ) -> None:
-    assert pins_of(plans, committed=0 if 2 not in plans else 2) == expected
+    assert collect_pins(plans, committed=0 if 2 not in plans else 2) == expected
 
 
 def test_names_of_stores_are_those_of_the_metadata_or_of_a_join_or_those_that_are_there() -> None:
-    assert stores_of(metadata(2, "dedupe", "a", "b"), {"a"}) == {"a", "b"}
-    assert len(stores_of(None, {"left-keyToNumValues"})) == 4
-    assert stores_of(None, {"other"}) == {"other"}
-    assert stores_of(None, set()) == {"default"}
+    assert derive_stores(metadata(2, "dedupe", "a", "b"), {"a"}) == {"a", "b"}
+    assert len(derive_stores(None, {"left-keyToNumValues"})) == 4
+    assert derive_stores(None, {"other"}) == {"other"}
+    assert derive_stores(None, set()) == {"default"}
 
 
 HDFS, CHANGELOG, BY_ID = (
@@ -293,7 +293,7 @@ def test_every_operator_of_spark_that_keeps_state_is_told_of_and_known_by_its_na
     code = b"".join(classes.values())
     known = {"globalLimit", "stateStoreSave", *KEYED_OF_PYSPARK}
     assert sorted(name for name in known if name.encode() not in code) == []
-    assert {names_spread(name) for name in KEYED_OF_PYSPARK} == {Spread.BY_KEY}
+    assert {find_spread_by_name(name) for name in KEYED_OF_PYSPARK} == {Spread.BY_KEY}
 
 
 def test_only_a_limit_and_an_aggregation_ask_spark_for_a_single_partition(classes: dict[str, bytes]) -> None:

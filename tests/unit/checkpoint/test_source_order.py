@@ -4,7 +4,7 @@ import pytest
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import SourceOffset, parse_source_offset
-from lastgood.checkpoint.source_order import OffsetStep, Steps, step
+from lastgood.checkpoint.source_order import OffsetStep, Steps, compare_offsets
 
 TABLE = '"sourceVersion":1,"reservoirId":"{}","isStartingVersion":false'
 
@@ -38,7 +38,7 @@ def iceberg(snapshot: int, position: int) -> str:
 )
 def test_a_source_whose_offsets_have_an_order_goes_onward_or_back(lower: str, higher: str) -> None:
     one, other = offset(lower), offset(higher)
-    assert [step(one, other), step(one, one), step(other, one)] == [
+    assert [compare_offsets(one, other), compare_offsets(one, one), compare_offsets(other, one)] == [
         OffsetStep.ONWARD,
         OffsetStep.ONWARD,
         OffsetStep.BACK,
@@ -57,7 +57,7 @@ def test_a_source_whose_offsets_have_an_order_goes_onward_or_back(lower: str, hi
     ],
 )
 def test_of_others_nobody_can_tell(start: str, end: str) -> None:
-    assert step(offset(start), offset(end)) is OffsetStep.UNKNOWN
+    assert compare_offsets(offset(start), offset(end)) is OffsetStep.UNKNOWN
 
 
 def test_a_source_that_comes_back_to_a_snapshot_went_back() -> None:

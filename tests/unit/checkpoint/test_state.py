@@ -13,8 +13,8 @@ from lastgood.checkpoint.state import (
     StateFormat,
     StateOperator,
     StateStore,
+    find_unique_ids,
     judge_state,
-    unique_ids_of,
 )
 from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, StateFile, parse_state_file_name
 
@@ -318,6 +318,6 @@ def test_no_operator_can_load_nothing() -> None:
 
 def test_ids_are_taken_from_the_commit_before() -> None:
     commits = {6: {0: (("x",), ("y", "z"))}, 7: None}
-    assert unique_ids_of(store("", partition=1), commits) == {7: frozenset({"y", "z"})}
-    assert unique_ids_of(store("", partition=2), commits) == {}
-    assert unique_ids_of(store("", operator=1), commits) == {}
+    assert find_unique_ids(store("", partition=1), commits) == {7: frozenset({"y", "z"})}
+    assert find_unique_ids(store("", partition=2), commits) == {}
+    assert find_unique_ids(store("", operator=1), commits) == {}

@@ -7,7 +7,7 @@ import pytest
 
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.reader import read_batches
-from lastgood.checkpoint.stretches import is_plain, plain_stretches
+from lastgood.checkpoint.stretches import find_plain_stretches, is_plain
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, Input, KafkaInput
 
@@ -70,4 +70,4 @@ def test_an_offset_that_went_back_makes_one_too(tmp_path: Path) -> None:
 
 def test_for_few_batches_nobody_is_started(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path).run(BATCHES)
-    assert list(plain_stretches(parse_location(str(tmp_path)), BatchIds.of(range(BATCHES)))) == []
+    assert list(find_plain_stretches(parse_location(str(tmp_path)), BatchIds.of(range(BATCHES)))) == []

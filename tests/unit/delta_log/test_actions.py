@@ -5,7 +5,14 @@ import json
 import pytest
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.delta_log.actions import Protocol, TableCommit, TableMetadata, Transaction, interval_ms, parse_commit
+from lastgood.delta_log.actions import (
+    Protocol,
+    TableCommit,
+    TableMetadata,
+    Transaction,
+    parse_commit,
+    parse_interval_ms,
+)
 
 
 def lines(*actions: dict[str, object]) -> bytes:
@@ -202,4 +209,4 @@ def test_blank_lines_between_actions_do_not_matter() -> None:
     ],
 )
 def test_intervals_are_understood_or_not_guessed(text: str, length: int | None) -> None:
-    assert interval_ms(text) == length
+    assert parse_interval_ms(text) == length

@@ -16,7 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.delta_log.listing import checksum_name, commit_name
+from lastgood.delta_log.listing import name_checksum, name_commit
 from lastgood.delta_log.table import LogDamage, TableLog, read_table_log
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.storage.parallel import Deadline
@@ -44,7 +44,7 @@ def read_any(folder: Path, **how: int) -> TableLog | Damage | None:
 
 def drop(folder: Path, versions: range) -> None:
     for version in versions:
-        (folder / "_delta_log" / commit_name(version)).unlink()
+        (folder / "_delta_log" / name_commit(version)).unlink()
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ TXN_ID = "1f5b180a-461a-4bca-8987-10df3afc580d"
 def with_checksum(folder: Path, **differing: object) -> None:
     """Let version 11 be one of a Spark, with its `.crc` file."""
     log = folder / "_delta_log"
-    commit = log / commit_name(11)
+    commit = log / name_commit(11)
     commit.write_text(json.dumps({"commitInfo": {"txnId": TXN_ID}}) + "\n" + transactions_only(commit))
     state = {
         "txnId": TXN_ID,
@@ -114,7 +114,7 @@ def with_checksum(folder: Path, **differing: object) -> None:
             {"appId": "query", "version": 11, "lastUpdated": 1011},
         ],
     }
-    (log / checksum_name(11)).write_text(json.dumps({**state, **differing}))
+    (log / name_checksum(11)).write_text(json.dumps({**state, **differing}))
 
 
 def transactions_only(commit: Path) -> str:
@@ -285,7 +285,7 @@ def test_name_in_parquet_that_is_no_text_is_a_damage(table: Path) -> None:
 def test_checkpoint_of_versions_that_were_made_anew_does_not_count(table: Path) -> None:
     drop(table, range(5))
     assert read(table).unknown is None
-    commit = table / "_delta_log" / commit_name(8)
+    commit = table / "_delta_log" / name_commit(8)
     whole = commit.read_text()
     commit.write_text(whole.replace('"version":8', '"version":7'))
     assert "transaction 8 of query, not 7" in str(read(table).unknown)
@@ -311,7 +311,7 @@ def test_checkpoint_by_which_delta_goes_has_to_tell_what_the_commits_do_though_a
 
 def test_transaction_of_which_no_commit_tells_makes_a_checkpoint_one_of_another_life(table: Path) -> None:
     for version in range(2):
-        commit = table / "_delta_log" / commit_name(version)
+        commit = table / "_delta_log" / name_commit(version)
         commit.write_text("".join(line for line in commit.read_text().splitlines(keepends=True) if '"txn"' not in line))
     assert "transaction 1 of old, of which no commit tells" in str(read(table).unjudged)
 
@@ -345,19 +345,19 @@ def test_last_transaction_wins_not_the_largest(table: Path) -> None:
 def test_missing_version_is_named(table: Path) -> None:
     drop(table, range(10, 11))
     damage = read_any(table)
-    assert damage == LogDamage(DamageKind.MISSING_PART, commit_name(10), marks={"query": 11})
-    (table / "_delta_log" / commit_name(10)).write_text("{}")
+    assert damage == LogDamage(DamageKind.MISSING_PART, name_commit(10), marks={"query": 11})
+    (table / "_delta_log" / name_commit(10)).write_text("{}")
     drop(table, range(11, 12))
-    shutil.copy(table / "_delta_log" / commit_name(9), table / "_delta_log" / commit_name(12))
-    assert read_any(table) == LogDamage(DamageKind.MISSING_PART, commit_name(11), marks={"query": 9})
+    shutil.copy(table / "_delta_log" / name_commit(9), table / "_delta_log" / name_commit(12))
+    assert read_any(table) == LogDamage(DamageKind.MISSING_PART, name_commit(11), marks={"query": 9})
 
 
 def test_version_that_is_no_json_is_named(table: Path) -> None:
-    (table / "_delta_log" / commit_name(10)).write_text('{"add": ')
+    (table / "_delta_log" / name_commit(10)).write_text('{"add": ')
     damage = read_any(table)
     assert isinstance(damage, Damage)
     assert damage.kind is DamageKind.TRUNCATED
-    assert commit_name(10) in damage.found
+    assert name_commit(10) in damage.found
 
 
 def test_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_staged_commits_above_the_newest_version_leave_it_open_whether_it_is(tab
 
 @pytest.mark.parametrize(
     "name",
-    [checksum_name(13), f"{13:020d}.checkpoint.{1:010d}.{2:010d}.parquet", f"{9:020d}.{13:020d}.compacted.json"],
+    [name_checksum(13), f"{13:020d}.checkpoint.{1:010d}.{2:010d}.parquet", f"{9:020d}.{13:020d}.compacted.json"],
 )
 def test_traces_of_a_newer_version_leave_it_open_whether_the_newest_is(table: Path, name: str) -> None:
     (table / "_delta_log" / name).touch()
@@ -392,7 +392,7 @@ def test_traces_of_a_newer_version_leave_it_open_whether_the_newest_is(table: Pa
     "name",
     [
         "_last_checkpoint",
-        checksum_name(4),
+        name_checksum(4),
         f"{4:020d}.checkpoint.{1:010d}.{2:010d}.parquet",
         "_staged_commits/" + f"{0:020d}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json",
     ],
@@ -411,12 +411,12 @@ def test_first_version_has_to_say_what_the_table_is(tmp_path: Path) -> None:
     log.mkdir()
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     for actions, why in (([{"commitInfo": {}}], "protocol"), ([protocol], "metadata")):
-        (log / commit_name(0)).write_text("\n".join(map(json.dumps, actions)))
+        (log / name_commit(0)).write_text("\n".join(map(json.dumps, actions)))
         assert read(tmp_path).unjudged == f"the {why} of the table is not known"
 
 
 def test_version_that_did_nothing_is_none(table: Path) -> None:
-    (table / "_delta_log" / commit_name(12)).touch()
+    (table / "_delta_log" / name_commit(12)).touch()
     damage = read_any(table)
     assert isinstance(damage, Damage)
     assert damage.kind is DamageKind.EMPTY

@@ -51,7 +51,7 @@ def tally(said_lost: Ranges | None = None, said_doubled: Ranges | None = None, *
 def test_nothing_said_and_nothing_found_is_exact() -> None:
     told = tally().to_json()
     assert (told["as_said"], told["exact"]) == (True, True)
-    assert list(tally().compared()) == []
+    assert list(tally().compare()) == []
 
 
 def test_exactly_what_was_said_is_as_said_and_not_exact() -> None:
@@ -66,7 +66,7 @@ def test_exactly_what_was_said_is_as_said_and_not_exact() -> None:
             "doubled": {"flights": {"1": [[0, 3]]}},
         }
     )
-    assert list(kept.compared()) == [
+    assert list(kept.compare()) == [
         Compared(kind="lost", partition=0, start=10, end=20, said=10, counted=10),
         Compared(kind="lost", partition=2, start=5, end=6, said=1, counted=1),
         Compared(kind="doubled", partition=1, start=0, end=3, said=3, counted=3),
@@ -94,4 +94,4 @@ def test_anything_else_is_not_as_said(otherwise: DemoTally) -> None:
 
 def test_ranges_of_which_only_a_part_is_there_are_compared_where_they_are() -> None:
     half = tally(DOUBLED, lost=found({"flights": {1: ((2, 4),)}}))
-    assert list(half.compared()) == [Compared(kind="lost", partition=1, start=0, end=4, said=3, counted=2)]
+    assert list(half.compare()) == [Compared(kind="lost", partition=1, start=0, end=4, said=3, counted=2)]

@@ -14,10 +14,10 @@ from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset
-from lastgood.diagnosis.advice_failures import failure_advice
+from lastgood.diagnosis.advice_failures import advise_on_failures
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS
-from lastgood.failures.classify import Failure, failure_of
+from lastgood.failures.classify import Failure, classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.query.observation import Observation
@@ -49,7 +49,7 @@ EMPTY = Observation(checkpoint({}, -1))
 
 
 def advice(*failures: Failure, query_id: str | None = None, world: Observation = EMPTY) -> dict[str, Finding]:
-    found = list(failure_advice(failures, query_id, world))
+    found = list(advise_on_failures(failures, query_id, world))
     assert all(each.condition in CONDITIONS and each.severity is Severity.INFO for each in found)
     assert all(each.evidence and each.effect.endswith(".") and each.next for each in found)
     names = [each.condition.name for each in found]
@@ -63,7 +63,7 @@ def of_log(name: str) -> dict[str, Finding]:
 
 
 def died(*causes: tuple[str, str], batch_id: int | None = None) -> Failure:
-    return failure_of(
+    return classify_causes(
         [ChainedException(language="java", class_name=name, message=text) for name, text in causes], batch_id=batch_id
     )
 
@@ -142,11 +142,11 @@ def test_more_attempts_do_not_help_against_data_or_memory() -> None:
 
 
 def test_what_failed_in_another_query_is_no_advice() -> None:
-    other = failure_of(
+    other = classify_causes(
         [ChainedException(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")]
     )
     assert advice(other, query_id="mine")  # nobody says whose it is
-    named = failure_of(
+    named = classify_causes(
         [ChainedException(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")],
         query_id="yours",
     )
@@ -169,11 +169,11 @@ def test_shuffle_files_that_are_gone_with_idle_executors() -> None:
         "ShuffleMapStage 3 has failed the maximum allowable number of times: 4. Most recent failure reason: FetchFailed"
     )
     gone = died(("org.apache.spark.SparkException", text))
-    found = {each.condition.name: each for each in failure_advice([gone], None, EMPTY, removed_idle=2)}
+    found = {each.condition.name: each for each in advise_on_failures([gone], None, EMPTY, removed_idle=2)}
     assert found["SHUFFLE_NOT_TRACKED"].evidence == {"message": "FetchFailed", "executors_removed_idle": 2}
     assert advice(gone) == {}
     other = died((KAFKA_TIMEOUT, "Timeout of 1ms expired before x"))
-    assert [each.condition.name for each in failure_advice([other], None, EMPTY, removed_idle=2)] == [
+    assert [each.condition.name for each in advise_on_failures([other], None, EMPTY, removed_idle=2)] == [
         "KAFKA_CLIENT_TIMEOUT"
     ]
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import lastgood.diagnosis
-from lastgood.diagnosis.catalogue import CONDITIONS, error_classes, names, topics
+from lastgood.diagnosis.catalogue import CONDITIONS, list_error_classes, list_names, list_topics
 from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
 
@@ -43,12 +43,12 @@ def test_an_error_is_found_by_its_source_and_by_its_class_alike() -> None:
         found.update(new)
         new = [below for each in new for below in each.__subclasses__()]
     own = {each for each in found if each.__module__.startswith("lastgood.")}
-    assert set(error_classes()) == own
+    assert set(list_error_classes()) == own
 
 
 def test_all_names_have_a_topic_and_a_finding_may_be_an_error_too() -> None:
-    found = {topic.name: topic for topic in topics()}
-    assert set(found) == set(names())
+    found = {topic.name: topic for topic in list_topics()}
+    assert set(found) == set(list_names())
     both = found["SOURCE_RANGE_EXPIRED"]
     assert (both.severity, both.theme, both.retry) == (Severity.ERROR, "Kafka", Retry.NEVER)
     assert both.exit_code is not None
@@ -62,14 +62,14 @@ def test_all_names_have_a_topic_and_a_finding_may_be_an_error_too() -> None:
 
 
 def test_a_few_topics_can_be_asked_for() -> None:
-    assert [topic.name for topic in topics(["CHECKPOINT_MISSING", "UNBOUNDED_STATE"])] == [
+    assert [topic.name for topic in list_topics(["CHECKPOINT_MISSING", "UNBOUNDED_STATE"])] == [
         "UNBOUNDED_STATE",
         "CHECKPOINT_MISSING",
     ]
-    assert topics(["NOTHING_LIKE_IT"]) == ()
+    assert list_topics(["NOTHING_LIKE_IT"]) == ()
 
 
 def test_a_topic_as_json_has_every_field() -> None:
-    told = topics(["SOURCE_RANGE_EXPIRED"])[0].to_json()
+    told = list_topics(["SOURCE_RANGE_EXPIRED"])[0].to_json()
     assert list(told) == ["condition", "theme", "title", "story", "severity", "exit_code", "retry"]
     assert (told["condition"], told["severity"], told["retry"]) == ("SOURCE_RANGE_EXPIRED", "error", "never")

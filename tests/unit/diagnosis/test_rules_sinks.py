@@ -10,12 +10,12 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_sinks import CONDITIONS, find_sinks
-from lastgood.diagnosis.sink_reading import batches
+from lastgood.diagnosis.sink_reading import name_batches
 from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_unknown_evidence
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput
 
@@ -358,7 +358,7 @@ def test_sink_that_is_gone_has_taken_every_row_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("orphan", [True, False])
 def test_sink_that_does_not_answer_is_unknown(tmp_path: Path, orphan: bool) -> None:
     query(tmp_path, 3, orphan=orphan)
-    (found,) = find(tmp_path, unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "timed out"))
+    (found,) = find(tmp_path, make_unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "timed out"))
     assert (found.condition.name, found.severity, found.evidence["because"]) == ("SINK_UNKNOWN", WARNING, "timed out")
     assert ("second time" in found.effect) is orphan
 
@@ -375,7 +375,7 @@ def test_mark_that_is_seen_where_the_sink_does_not_tell_may_drop_what_comes(
     tmp_path: Path, orphan: bool, first: int
 ) -> None:
     query(tmp_path, 3, orphan=orphan)
-    untold = replace(unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog"), skips_up_to=2**62)
+    untold = replace(make_unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog"), skips_up_to=2**62)
     found = next(each for each in find(tmp_path, untold) if each.condition.name == "SINK_WOULD_SKIP")
     assert (found.severity, found.evidence["would_skip"]) == (ERROR, [first, 2**62])
     assert found.effect.startswith(f"Batches {first} to {2**62} may be committed and dropped")
@@ -392,7 +392,7 @@ def test_mark_of_another_name_may_be_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("orphan", "level"), [(True, WARNING), (False, INFO)])
 def test_folder_that_keeps_no_record_is_unknown(tmp_path: Path, orphan: bool, level: Severity) -> None:
     query(tmp_path, 3, orphan=orphan)
-    plain = unknown_evidence("unrecognised", "/t", DedupeKey.NONE, "no log")
+    plain = make_unknown_evidence("unrecognised", "/t", DedupeKey.NONE, "no log")
     assert told(find(tmp_path, plain)) == [("SINK_UNKNOWN", level)]
 
 
@@ -431,7 +431,7 @@ def test_what_else_is_to_be_known_of_a_sink_is_told(tmp_path: Path) -> None:
 
 
 def test_batches_are_told_as_a_range_or_one_by_one() -> None:
-    assert [batches(each) for each in ([3], [4, 3], [1, 3], range(0, 14, 2))] == [
+    assert [name_batches(each) for each in ([3], [4, 3], [1, 3], range(0, 14, 2))] == [
         "batch 3",
         "batches 3 to 4",
         "batches 1, 3",

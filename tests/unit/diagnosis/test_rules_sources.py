@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from foreign import Lines
 
-from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
+from lastgood.checkpoint.file_logs import SourceFile, make_source_log_entry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import (
     ContinuousRateOffset,
@@ -212,7 +212,7 @@ def test_old_files_of_a_plan_would_not_be_found_again(
     file_query(tmp_path, committed=False)
     newest_ms = 1_790_000_000_000
     old = SourceFile("file:///in/old", newest_ms - age_ms, 1)
-    (tmp_path / "sources/0/1").write_bytes(source_log_entry([old]).to_bytes())
+    (tmp_path / "sources/0/1").write_bytes(make_source_log_entry([old]).to_bytes())
     assert told(find(tmp_path)) == expected
 
 
@@ -220,7 +220,7 @@ def test_large_log_of_a_file_source_slows_every_compaction(tmp_path: Path) -> No
     builder = CheckpointBuilder(tmp_path, FileInput(compact_interval=2))
     builder.run(2)
     many = [SourceFile(f"file:///in/{'x' * 200}{n}", 1, 0) for n in range(5000)]
-    (tmp_path / "sources/0/1.compact").write_bytes(source_log_entry(many).to_bytes())
+    (tmp_path / "sources/0/1.compact").write_bytes(make_source_log_entry(many).to_bytes())
     (found,) = find(tmp_path)
     assert (found.condition.name, found.severity, found.subject) == ("SOURCE_LOG_LARGE", INFO, "sources/0/1.compact")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnosis.state_size import partition_sizes
+from lastgood.diagnosis.state_size import measure_partitions
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -25,7 +25,7 @@ def put(checkpoint: Path, path: str, size: int) -> None:
 
 def sizes(checkpoint: Path) -> dict[int, dict[int, int]]:
     read = read_checkpoint(LocalStorage(), parse_location(str(checkpoint)))
-    return {operator: dict(found) for operator, found in partition_sizes(read).items()}
+    return {operator: dict(found) for operator, found in measure_partitions(read).items()}
 
 
 def test_a_stateless_query_has_no_sizes(checkpoint: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.failures.causes import Thrown, continued, first_line, read_causes, simple_name
+from lastgood.failures.causes import Thrown, continue_chain, read_causes, take_first_line, take_simple_name
 from lastgood.records.record import ChainedException
 
 
@@ -110,7 +110,7 @@ Caused by: java.io.EOFException
 
 def test_java_in_python_in_java_is_read_to_its_ground_and_only_once() -> None:
     causes = read_causes(NESTED)
-    assert [(each.language, simple_name(each.class_name), each.condition) for each in causes] == [
+    assert [(each.language, take_simple_name(each.class_name), each.condition) for each in causes] == [
         ("java", "ForeachBatchUserFuncException", "FOREACH_BATCH_USER_FUNCTION_ERROR"),
         ("java", "Py4JException", None),
         ("python", "Py4JJavaError", None),
@@ -175,14 +175,14 @@ def test_chain_goes_on_where_another_one_has_the_same_exception() -> None:
     outer = ChainedException(language="java", class_name="org.x.Write", message="failed at t SQLSTATE: 58030")
     again = ChainedException(language="java", class_name="org.x.Write", message="failed at t")
     inner = ChainedException(language="java", class_name="org.x.Cause", message="why")
-    assert continued([outer], [[inner], [again], [inner, again, inner]]) == (outer, inner)
-    assert continued(
+    assert continue_chain([outer], [[inner], [again], [inner, again, inner]]) == (outer, inner)
+    assert continue_chain(
         [outer], [[ChainedException(language="java", class_name="org.x.Write", message="at u"), inner]]
     ) == (outer,)
-    assert continued([], [[inner]]) == ()
+    assert continue_chain([], [[inner]]) == ()
 
 
 def test_names_and_lines_are_told_short() -> None:
-    assert simple_name("org.x.Table$Part$") == "Part"
-    assert simple_name(None) == ""
-    assert first_line("  one SQLSTATE: 38000 SQLSTATE: XXKST\ntwo") == "one"
+    assert take_simple_name("org.x.Table$Part$") == "Part"
+    assert take_simple_name(None) == ""
+    assert take_first_line("  one SQLSTATE: 38000 SQLSTATE: XXKST\ntwo") == "one"

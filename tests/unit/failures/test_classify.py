@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.failures.causes import read_causes
-from lastgood.failures.classify import RULES, CodeLine, Failure, OffsetsNamed, failure_of, failure_of_record
+from lastgood.failures.classify import RULES, CodeLine, Failure, OffsetsNamed, classify_causes, classify_record
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.records import record
@@ -91,10 +91,10 @@ def test_failed_write_is_no_sign_of_the_sink() -> None:
     write = ChainedException(
         language="java", class_name="org.apache.spark.SparkException", condition="TASK_WRITE_FAILED", message=""
     )
-    alone = failure_of([write])
+    alone = classify_causes([write])
     assert (alone.cls, alone.rule) == (FailureClass.UNKNOWN, "cause_not_told")
     inner = ChainedException(language="java", class_name="org.x.E", condition="DIVIDE_BY_ZERO")
-    assert failure_of([write, inner]).cls is FailureClass.POISON_DATA
+    assert classify_causes([write, inner]).cls is FailureClass.POISON_DATA
 
 
 OLD_KAFKA = """\
@@ -136,7 +136,7 @@ Some data may have been lost because they are not available in Kafka any more; e
 )
 def test_kafka_of_spark_3_5_is_known_by_its_words(message: str, cls: str, offsets: list[OffsetsNamed]) -> None:
     """Its connector has no conditions; the words are those of its sources."""
-    failure = failure_of(
+    failure = classify_causes(
         [ChainedException(language="java", class_name="java.lang.IllegalStateException", message=message + OLD_KAFKA)]
     )
     assert (failure.cls.value, list(failure.offsets)) == (cls, offsets)
@@ -148,7 +148,7 @@ def test_data_loss_counts_before_what_user_code_made_of_it() -> None:
         'Traceback (most recent call last):\n  File "/app/a.py", line 3, in write\n    raise OurError(e) from None\n'
         "app.OurError: batch 7 failed: Could not read records in offset [1, 2) for topic partition t-0\n",
     )
-    assert failure_of(wrapped).cls is FailureClass.SOURCE_EXPIRED
+    assert classify_causes(wrapped).cls is FailureClass.SOURCE_EXPIRED
 
 
 def user(*inner: ChainedException) -> list[ChainedException]:
@@ -157,13 +157,13 @@ def user(*inner: ChainedException) -> list[ChainedException]:
 
 
 def test_user_code_that_only_met_an_error_of_spark_is_not_to_blame() -> None:
-    assert failure_of(user()).cls is FailureClass.POISON_DATA
+    assert classify_causes(user()).cls is FailureClass.POISON_DATA
     spark = ChainedException(
         language="java", class_name="org.apache.spark.sql.AnalysisException", condition="SOMETHING_NEW"
     )
-    assert failure_of(user(spark)).cls is FailureClass.UNKNOWN
+    assert classify_causes(user(spark)).cls is FailureClass.UNKNOWN
     pyspark = ChainedException(language="python", class_name="pyspark.errors.exceptions.captured.AnalysisException")
-    assert failure_of(user(pyspark)).cls is FailureClass.UNKNOWN
+    assert classify_causes(user(pyspark)).cls is FailureClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -178,29 +178,29 @@ def test_user_code_that_only_met_an_error_of_spark_is_not_to_blame() -> None:
     ],
 )
 def test_not_every_exception_of_user_code_is_about_its_data(class_name: str, cls: str) -> None:
-    assert failure_of(user(ChainedException(language="python", class_name=class_name))).cls.value == cls
+    assert classify_causes(user(ChainedException(language="python", class_name=class_name))).cls.value == cls
 
 
 def test_error_of_an_application_outside_its_queries_is_not_about_data() -> None:
-    failure = failure_of([ChainedException(language="python", class_name="KeyError", message="'KAFKA_SERVERS'")])
+    failure = classify_causes([ChainedException(language="python", class_name="KeyError", message="'KAFKA_SERVERS'")])
     assert (failure.cls, failure.rule) == (FailureClass.UNKNOWN, None)
     assert failure.because == "no rule knows any of these exceptions"
-    assert failure_of([]).because == "nothing is told of why"
+    assert classify_causes([]).because == "nothing is told of why"
 
 
 def test_json_that_a_task_cannot_parse_is_no_damaged_log() -> None:
     outer = "java.lang.RuntimeException: of a task\n"
     inner = "Caused by: com.fasterxml.jackson.core.JsonParseException: Unexpected character\n"
     frame = "\tat org.apache.spark.sql.catalyst.json.JacksonParser.parse(J.scala:1)\n"
-    assert failure_of(read_causes(outer + frame + inner + frame)).cls is FailureClass.UNKNOWN
+    assert classify_causes(read_causes(outer + frame + inner + frame)).cls is FailureClass.UNKNOWN
     engine = "\tat org.apache.spark.sql.execution.streaming.OffsetSeqMetadata$.apply(O.scala:1)\n"
-    assert failure_of(read_causes(inner.removeprefix("Caused by: ") + engine)).cls is FailureClass.LOG_DAMAGED
+    assert classify_causes(read_causes(inner.removeprefix("Caused by: ") + engine)).cls is FailureClass.LOG_DAMAGED
 
 
 def test_expression_that_fails_without_a_condition_fails_on_data() -> None:
     frame = "\tat org.apache.spark.sql.catalyst.expressions.GeneratedClass$X.processNext(Unknown Source)\n"
     causes = read_causes("java.lang.RuntimeException: no such record\n" + frame)
-    assert failure_of(causes).cls is FailureClass.POISON_DATA
+    assert classify_causes(causes).cls is FailureClass.POISON_DATA
 
 
 def test_failure_tells_of_its_query_what_the_chain_tells() -> None:
@@ -208,8 +208,8 @@ def test_failure_tells_of_its_query_what_the_chain_tells() -> None:
     cause = ChainedException(
         language="python", message=f"[STREAM_FAILED] Query [id = {query}, runId = {run}] terminated"
     )
-    assert (failure_of([cause]).query_id, failure_of([cause]).run_id) == (query, run)
-    assert failure_of([cause], query_id="other").query_id == "other"
+    assert (classify_causes([cause]).query_id, classify_causes([cause]).run_id) == (query, run)
+    assert classify_causes([cause], query_id="other").query_id == "other"
 
 
 def test_structured_exception_of_the_agent_is_a_failure_with_all_it_tells() -> None:
@@ -220,15 +220,15 @@ def test_structured_exception_of_the_agent_is_a_failure_with_all_it_tells() -> N
     ended = Terminated(
         recorded_at_ms=1, query_id="q", run_id="r", query_name="n", checkpoint="c", batch_id=7, failure=of
     )
-    failure = failure_of_record(ended)
+    failure = classify_record(ended)
     assert failure is not None
     assert (failure.query_id, failure.run_id, failure.query_name) == ("q", "r", "n")
     assert (failure.checkpoint, failure.batch_id, failure.chain) == ("c", 7, causes)
     assert failure.cls is FailureClass.SOURCE_RECREATED
     for other in (StartFailed(recorded_at_ms=1, failure=of), Crashed(recorded_at_ms=1, failure=of)):
-        assert (told := failure_of_record(other)) is not None
+        assert (told := classify_record(other)) is not None
         assert (told.cls, told.batch_id) == (FailureClass.SOURCE_RECREATED, None)
-    assert failure_of_record(Terminated(recorded_at_ms=1)) is None
+    assert classify_record(Terminated(recorded_at_ms=1)) is None
 
 
 def test_json_of_a_failure_holds_values_only() -> None:
@@ -274,7 +274,7 @@ def test_corpus_failures_are_of_their_class() -> None:
         name, condition = error["class"], error.get("condition")
         chain.append(ChainedException(language="java", class_name=name, condition=condition, message=error["message"]))
         chain += read_causes("\n".join(each.removeprefix(": ") for each in error.get("inner", ())))
-        failure = failure_of(chain)
+        failure = classify_causes(chain)
         expected = next(cls for kind, cls in KINDS.items() if kind in about.parent.name)
         if about.parent.name == "4.3-damaged-rm_all_offsets":
             expected = "log_damaged"  # this version asks before anything runs

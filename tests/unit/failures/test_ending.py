@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.failures import ending as failure
-from lastgood.failures.ending import cause_of, decisive_failure, error_line, has_failed
+from lastgood.failures.ending import find_cause, find_decisive_failure, format_error, has_failed
 from lastgood.failures.failure_class import FailureClass
 from lastgood.records.record import (
     ChainedException,
@@ -58,7 +58,7 @@ JOB_ABORTED = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 ti
     ],
 )
 def test_output_in_a_line(output: str, line: str | None) -> None:
-    assert cause_of(output, None).line == line
+    assert find_cause(output, None).line == line
 
 
 def cause(name: str, message: str = "", condition: str | None = None, *, python: bool = False) -> ChainedException:
@@ -72,17 +72,17 @@ STREAM = cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREA
 
 def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_batch() -> None:
     failed = RecordedFailure(causes=(cause("ModuleNotFoundError", "No module named 'orders'", python=True),))
-    early = cause_of("", failed, has_started=False)
+    early = find_cause("", failed, has_started=False)
     assert (early.cls, early.line) == (
         FailureClass.CODE_INCOMPATIBLE,
         "ModuleNotFoundError: No module named 'orders'",
     )
     assert early.because == "the application failed before it started a query"
-    assert cause_of("", failed, has_started=True).cls is FailureClass.UNKNOWN
+    assert find_cause("", failed, has_started=True).cls is FailureClass.UNKNOWN
     of_a_server = RecordedFailure(
         causes=(cause("Py4JJavaError", python=True), cause("java.io.IOException", "disk gone"))
     )
-    assert cause_of("", of_a_server, has_started=False).cls is FailureClass.UNKNOWN
+    assert find_cause("", of_a_server, has_started=False).cls is FailureClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_bat
 def test_failure_in_a_line_is_its_innermost_cause_that_says_something(
     causes: list[ChainedException], line: str
 ) -> None:
-    assert error_line(RecordedFailure(message="outermost", causes=tuple(causes))) == line
+    assert format_error(RecordedFailure(message="outermost", causes=tuple(causes))) == line
 
 
 def test_failure_without_causes_is_its_message() -> None:
-    assert error_line(RecordedFailure(message="all\nthere is")) == "all"
-    assert error_line(RecordedFailure()) is None
+    assert format_error(RecordedFailure(message="all\nthere is")) == "all"
+    assert format_error(RecordedFailure()) is None
 
 
 ONE, TWO = RecordedFailure(message="one"), RecordedFailure(message="two")
@@ -157,7 +157,7 @@ def crashed(failure: RecordedFailure, query_id: str | None = None) -> Crashed:
     ],
 )
 def test_what_ended_a_driver(records: list[Record], failure: RecordedFailure | None) -> None:
-    found = decisive_failure(records)
+    found = find_decisive_failure(records)
     assert (found and found.failure) == failure
 
 
@@ -185,19 +185,19 @@ def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:
     thrown = ChainedException(
         language="java", class_name="org.apache.kafka.common.errors.TimeoutException", message="Timed out waiting"
     )
-    cause = cause_of("", RecordedFailure(message="x", causes=(thrown,)))
+    cause = find_cause("", RecordedFailure(message="x", causes=(thrown,)))
     assert (cause.cls, cause.passes_by_itself) == (FailureClass.TRANSIENT, True)
     assert cause.line == "org.apache.kafka.common.errors.TimeoutException: Timed out waiting"
 
 
 def test_cause_of_a_driver_that_told_nothing_is_unknown() -> None:
-    assert cause_of("all is well\n", None) == failure.Cause()
-    assert cause_of("Traceback (most recent call last):\nValueError: no such flight\n", None).line == (
+    assert find_cause("all is well\n", None) == failure.Cause()
+    assert find_cause("Traceback (most recent call last):\nValueError: no such flight\n", None).line == (
         "ValueError: no such flight"
     )
 
 
 def test_memory_that_does_not_suffice_does_not_pass_by_itself() -> None:
     output = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat Main.main(Main.java:1)\n'
-    cause = cause_of(output, None)
+    cause = find_cause(output, None)
     assert (cause.cls, cause.passes_by_itself) == (FailureClass.RESOURCES, False)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from lastgood.failures.failure_class import FailureClass, Rule, any_of
+from lastgood.failures.failure_class import FailureClass, Rule, compile_any_of
 
 
 def rule(conditions: tuple[str, ...] = (), classes: tuple[str, ...] = (), *text: str) -> Rule:
-    found = any_of(*text) if text else None
+    found = compile_any_of(*text) if text else None
     return Rule("r", FailureClass.UNKNOWN, "because", "source", conditions=conditions, classes=classes, text=found)
 
 

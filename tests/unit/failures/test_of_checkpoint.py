@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.failures.causes import Thrown
-from lastgood.failures.classify import failure_of
+from lastgood.failures.classify import classify_causes
 from lastgood.failures.of_checkpoint import CHECKPOINT_RULES
 
 ENGINE = ("java.lang.A.a", "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution.populateStartOffsets")
@@ -95,7 +95,7 @@ def test_checkpoint_that_stops_its_query_is_known(
     cause = Thrown(
         language="java", class_name=name, condition=condition, message=message, frames=ENGINE if name else ()
     )
-    assert failure_of([cause]).rule == rule
+    assert classify_causes([cause]).rule == rule
 
 
 def test_every_rule_is_tried() -> None:
@@ -105,8 +105,8 @@ def test_every_rule_is_tried() -> None:
 def test_state_counts_before_the_file_that_it_could_not_read() -> None:
     state = Thrown(language="java", class_name="a.SparkException", condition="CANNOT_LOAD_STATE_STORE.UNCATEGORIZED")
     inner = Thrown(language="java", class_name="a.MismatchedInputException", message="No content", frames=ENGINE)
-    assert failure_of([state, inner]).rule == "state_not_loaded"
-    assert failure_of([inner]).rule == "log_json"
+    assert classify_causes([state, inner]).rule == "state_not_loaded"
+    assert classify_causes([inner]).rule == "log_json"
 
 
 def test_same_words_of_user_code_or_of_a_state_store_are_no_damaged_log() -> None:
@@ -116,6 +116,6 @@ def test_same_words_of_user_code_or_of_a_state_store_are_no_damaged_log() -> Non
         cause = Thrown(
             language="java", class_name="java.lang.AssertionError", message="assertion failed", frames=frames
         )
-        assert failure_of([cause]).rule != "offsets_inconsistent"
+        assert classify_causes([cause]).rule != "offsets_inconsistent"
     python = Thrown(language="python", class_name="AssertionError", message="assertion failed")
-    assert failure_of([python]).rule is None
+    assert classify_causes([python]).rule is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.failures.causes import Thrown
-from lastgood.failures.classify import failure_of
+from lastgood.failures.classify import classify_causes
 from lastgood.failures.of_running import RESOURCE_RULES, RUN_RULES
 from lastgood.records.record import ChainedException
 
@@ -45,12 +45,12 @@ def test_java_failure_of_a_running_query_is_known(
     rule: str, class_name: str, condition: str | None, message: str
 ) -> None:
     cause = ChainedException(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
-    assert failure_of([cause]).rule == rule
+    assert classify_causes([cause]).rule == rule
 
 
 @pytest.mark.parametrize(("rule", "class_name"), PYTHON)
 def test_python_failure_within_a_query_is_known(rule: str, class_name: str) -> None:
-    assert failure_of([OF_A_BATCH, ChainedException(language="python", class_name=class_name)]).rule == rule
+    assert classify_causes([OF_A_BATCH, ChainedException(language="python", class_name=class_name)]).rule == rule
 
 
 def test_every_rule_is_tried() -> None:
@@ -60,17 +60,20 @@ def test_every_rule_is_tried() -> None:
 
 def test_expression_fails_on_data() -> None:
     frames = ("org.apache.spark.sql.catalyst.expressions.GeneratedClass$A.next",)
-    assert failure_of([Thrown(language="java", class_name="a.B", frames=frames)]).rule == "expression"
+    assert classify_causes([Thrown(language="java", class_name="a.B", frames=frames)]).rule == "expression"
 
 
 def test_user_function_in_scala_fails_on_data() -> None:
     outer = ChainedException(language="java", class_name="a.E", condition="FOREACH_BATCH_USER_FUNCTION_ERROR")
-    assert failure_of([outer, ChainedException(language="java", class_name="com.shop.NoSuchOrder")]).rule == "user_code"
+    assert (
+        classify_causes([outer, ChainedException(language="java", class_name="com.shop.NoSuchOrder")]).rule
+        == "user_code"
+    )
     spark = ChainedException(language="java", class_name="org.apache.spark.SparkException", condition="SOMETHING_NEW")
-    assert failure_of([outer, spark]).rule is None
+    assert classify_causes([outer, spark]).rule is None
 
 
 def test_interruption_does_not_count_before_what_it_interrupted() -> None:
     expired = ChainedException(language="java", class_name="a.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED")
     interrupted = ChainedException(language="java", class_name="java.lang.InterruptedException")
-    assert failure_of([expired, interrupted]).rule == "kafka_partitions_gone"
+    assert classify_causes([expired, interrupted]).rule == "kafka_partitions_gone"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.failures.classify import failure_of
+from lastgood.failures.classify import classify_causes
 from lastgood.failures.of_sources import SOURCE_RULES
 from lastgood.records.record import ChainedException
 
@@ -43,7 +43,7 @@ def test_source_that_lacks_what_was_to_be_read_is_known(
     rule: str, class_name: str, condition: str | None, message: str
 ) -> None:
     cause = ChainedException(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
-    assert failure_of([cause]).rule == rule
+    assert classify_causes([cause]).rule == rule
 
 
 def test_every_rule_is_tried() -> None:

@@ -19,18 +19,18 @@ from lastgood.bundle.shareable import to_json
 from lastgood.journal.incident import parse_incident
 from lastgood.journal.incidents import Incidents
 from lastgood.journal.lease import parse_lease
-from lastgood.journal.left_behind import left_behind
+from lastgood.journal.left_behind import find_left_behind
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import RecoveryStage, Room, latest, read_note, recoveries
+from lastgood.journal.room import RecoveryStage, Room, find_latest_stage, list_recoveries, read_note
 from lastgood.journal.signed_files import SignatureStanding
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.ladder.tally import parse_tally
-from lastgood.mirror.backups import backups_folder, list_backups, parse_backup, read_backup, write_facts
-from lastgood.mirror.copies import decode_lines, decompressed_lines, encode_copies
-from lastgood.observe.bundle import _world_json, open_bundle
+from lastgood.mirror.backups import list_backups, locate_backups, parse_backup, read_backup, write_facts
+from lastgood.mirror.copies import decode_lines, decompress_lines, encode_copies
+from lastgood.observe.bundle import _encode_world, open_bundle
 from lastgood.planning.plan import Plan
-from lastgood.recovery.hold import _held
-from lastgood.recovery.whereabouts import _noted, looked_at, whereabouts
+from lastgood.recovery.hold import _make_held_error
+from lastgood.recovery.whereabouts import _recall, recall_evidence, recall_whereabouts
 from lastgood.settings.config import Config
 from lastgood.signing import PLAN, SIGNATURE, Signer, parse_keys
 from lastgood.sources.kafka.facts import facts_from_json
@@ -123,7 +123,7 @@ def test_a_backup_is_read_and_written_again_byte_for_byte(file: Path, tmp_path: 
 
 @pytest.mark.parametrize("file", named("mirror/*.jsonl.gz"), ids=name_of)
 def test_a_mirror_is_read_and_written_again_byte_for_byte(file: Path) -> None:
-    lines = [*decompressed_lines(file.read_bytes(), "mirror")]
+    lines = [*decompress_lines(file.read_bytes(), "mirror")]
     copies = [*decode_lines(lines)]
     assert encode_copies(copies) == b"".join(line + b"\n" for line in b"\n".join(lines).split(b"\n") if line)
     assert len(copies) > 1
@@ -134,9 +134,9 @@ def test_notes_of_recoveries_are_read_and_entered_again_byte_for_byte(commit: Pa
     seen = set()
     for checkpoint in [parse_location(str(each).removesuffix(".lastgood")) for each in (commit / "chk").iterdir()]:
         storage = open_writable(checkpoint)
-        for recovery in recoveries(storage, checkpoint):
+        for recovery in list_recoveries(storage, checkpoint):
             folder = Room(checkpoint, recovery, storage).folder
-            assert latest(storage, folder) in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK)
+            assert find_latest_stage(storage, folder) in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK)
             for stage in RecoveryStage:
                 note = read_note(storage, folder, stage)
                 if not note:
@@ -153,7 +153,7 @@ def test_notes_of_recoveries_are_read_and_entered_again_byte_for_byte(commit: Pa
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
 def test_what_is_left_behind_is_known_by_its_plan(commit: Path) -> None:
     checkpoint = parse_location(str(commit / "chk/left"))
-    left = left_behind(open_writable(checkpoint), checkpoint, Config())
+    left = find_left_behind(open_writable(checkpoint), checkpoint, Config())
     assert left is not None
     assert left.file.location == "/lake/start.json"
     assert left.starts == {"0": {"orders": {0: 20, 1: 21}}}
@@ -180,18 +180,20 @@ def test_incidents_are_found_newest_last(commit: Path) -> None:
 def test_this_machine_remembers_where_recoveries_were(commit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(commit / "state"))
     for file in (commit / "state/lastgood/recoveries").iterdir():
-        place = whereabouts(file.stem)
+        place = recall_whereabouts(file.stem)
         assert place is not None
         assert str(place).startswith("/lake/chk/")
-        assert _noted(file.stem) == json.loads(file.read_bytes())
-    words = {looked_at(file.stem).words() for file in (commit / "state/lastgood/recoveries").iterdir()}
+        assert _recall(file.stem) == json.loads(file.read_bytes())
+    words = {recall_evidence(file.stem).words() for file in (commit / "state/lastgood/recoveries").iterdir()}
     assert any("--kafka" in each for each in words) is (commit == NEWEST)  # none were noted down before
 
 
 @pytest.mark.parametrize("file", named("run.lock"), ids=name_of)
 def test_who_holds_a_checkpoint_is_told(file: Path) -> None:
     who = json.loads(file.read_bytes())
-    assert f"process {who['pid']} on worker-1, since {who['since']}" in str(_held("x", file.read_bytes()).found)
+    assert f"process {who['pid']} on worker-1, since {who['since']}" in str(
+        _make_held_error("x", file.read_bytes()).found
+    )
 
 
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
@@ -208,7 +210,7 @@ def test_a_bundle_is_read_and_its_world_written_again(commit: Path) -> None:
     with open_bundle(commit / "bundle.zip") as bundle:
         world = bundle.query(batches=10).seen
         told = bundle._archive.read_json("world.json")
-        again = json.loads(json.dumps(_world_json(world)))
+        again = json.loads(json.dumps(_encode_world(world)))
         assert says(again, told), "a field of the world is lost, or another one"
         assert to_json(bundle.failures) == bundle._archive.read_json("failures.json")
     assert world.checkpoint.last_committed == 6
@@ -228,7 +230,7 @@ def test_what_a_key_has_signed_is_still_signed() -> None:
     assert stages[-1] is RecoveryStage.CLOSED
     changed = {**json.loads(file.read_bytes()), "made_at_ms": 1}
     assert signer.standing(PLAN, (plan.recovery,), changed) is SignatureStanding.WRONG
-    folder = backups_folder(here)
+    folder = locate_backups(here)
     (backup,) = list_backups(open_writable(folder), folder)
     signer.require("backup", (backup.id,), json.loads((Path(folder.path) / f"{backup.id}.json").read_bytes()), "x")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.incident.closing import CarriedOut, carried_out, closed
+from lastgood.incident.closing import CarriedOut, close_incident, list_carried_out
 from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.room import RecoveryStage
 from lastgood.observe.evidence import EvidenceOptions
@@ -53,7 +53,7 @@ def incident(query: CheckpointBuilder, **others: Any) -> Incident:
 
 
 def close(query: CheckpointBuilder, found: Incident, *done: CarriedOut, options: EvidenceOptions = NOTHING) -> Incident:
-    return closed(found, done, LocalStorage(), target=resolve_target(str(query.folder)), options=options)
+    return close_incident(found, done, LocalStorage(), target=resolve_target(str(query.folder)), options=options)
 
 
 def done(query: CheckpointBuilder, *stages: RecoveryStage) -> CarriedOut:
@@ -141,13 +141,13 @@ def test_sink_is_that_of_this_machine_or_of_the_configuration(
 
 def test_recovery_that_was_never_begun_is_none(query: CheckpointBuilder) -> None:
     location, storage = parse_location(str(query.folder)), LocalWriter()
-    assert carried_out(storage, location, [RECOVERY], Config()) == ()
+    assert list_carried_out(storage, location, [RECOVERY], Config()) == ()
     folder = Path(f"{query.folder}.lastgood/recoveries/{RECOVERY}")
     folder.mkdir(parents=True)
     (folder / "plan.json").write_bytes(b"{}")
-    assert carried_out(storage, location, [RECOVERY], Config()) == ()
+    assert list_carried_out(storage, location, [RECOVERY], Config()) == ()
     (folder / "begun.json").write_bytes(b'{"proof": "it was our own child"}')
-    (found,) = carried_out(storage, location, [RECOVERY], Config())
+    (found,) = list_carried_out(storage, location, [RECOVERY], Config())
     assert (found.plan, found.proof, found.state, found.stage) == (
         None,
         "it was our own child",

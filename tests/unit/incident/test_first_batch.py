@@ -10,10 +10,10 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
 from lastgood.incident import first_batch
-from lastgood.incident.first_batch import FirstBatch, Judged, begun, is_of, numbered, shown
+from lastgood.incident.first_batch import FirstBatch, Judged, is_of, judge_beginnings, judge_number, judge_sinks
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 from lastgood.query.history import BatchRecord
 from lastgood.records.record import Progress, RecordedSource
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
@@ -62,7 +62,7 @@ def puts(path: str, content: bytes) -> FileStep:
 
 
 def counted(of: Plan | None, batch: FirstBatch, *, rerun: bool = False) -> Judged | None:
-    return first_batch.counted(of, batch, is_rerun=rerun)
+    return first_batch.judge_row_count(of, batch, is_rerun=rerun)
 
 
 def states(judged: Any) -> list[bool | None]:
@@ -77,30 +77,30 @@ def lines(judged: Any) -> str:
 
 
 def test_batch_that_was_promised_and_is_committed_keeps_its_number() -> None:
-    assert numbered(plan(), 7, SEVEN) == Judged("batch 7 was committed, as promised", is_kept=True)
-    assert numbered(plan(), 9, SEVEN).is_kept is True  # the next ones were seen before it was looked at
-    assert numbered(None, 7, SEVEN).is_kept is True
+    assert judge_number(plan(), 7, SEVEN) == Judged("batch 7 was committed, as promised", is_kept=True)
+    assert judge_number(plan(), 9, SEVEN).is_kept is True  # the next ones were seen before it was looked at
+    assert judge_number(None, 7, SEVEN).is_kept is True
 
 
 def test_batch_below_the_promised_one_breaks_the_promise() -> None:
-    told = numbered(plan(number=8), 7, SEVEN)
+    told = judge_number(plan(number=8), 7, SEVEN)
     assert (told.is_kept, told.line) == (False, "the first new batch is 7, and batch 8 was promised")
 
 
 def test_batch_that_is_planned_and_not_committed_breaks_the_promise() -> None:
-    told = numbered(plan(), 7, replace(SEVEN, record=replace(SEVEN.record, commit=None)))
+    told = judge_number(plan(), 7, replace(SEVEN, record=replace(SEVEN.record, commit=None)))
     assert (told.is_kept, told.line) == (False, "batch 7 is planned, and not in the commit log")
 
 
 def test_batch_that_nobody_knows_any_more_is_unknown() -> None:
-    assert numbered(plan(), 7, FirstBatch(record=BatchRecord(7, None, None), before=None)).is_kept is None
+    assert judge_number(plan(), 7, FirstBatch(record=BatchRecord(7, None, None), before=None)).is_kept is None
 
 
 # Where it begins.
 
 
 def test_batch_begins_where_the_one_before_it_ended() -> None:
-    told = list(begun(None, SEVEN))
+    told = list(judge_beginnings(None, SEVEN))
     assert told == [
         Judged("batch 7 begins where the batch before it ends: orders/0 at 10, orders/1 at 10", is_kept=True)
     ]
@@ -108,28 +108,28 @@ def test_batch_begins_where_the_one_before_it_ended() -> None:
 
 def test_batch_begins_where_the_plan_put_it_partition_by_partition() -> None:
     put = plan(puts("offsets/6", SEVEN.before.offsets.raw))  # type: ignore[union-attr,arg-type]  # as `batch` makes it
-    assert states(begun(put, SEVEN)) == [True]
-    assert "where the plan put it" in lines(begun(put, SEVEN))
+    assert states(judge_beginnings(put, SEVEN)) == [True]
+    assert "where the plan put it" in lines(judge_beginnings(put, SEVEN))
     elsewhere = plan(puts("offsets/6", entry(kafka(10, 15)).to_bytes()))
-    assert states(begun(elsewhere, SEVEN)) == [False, False]
-    assert "orders/1 begins at 10, and the plan put it at 15" in lines(begun(elsewhere, SEVEN))
-    assert "offsets/6 is another plan than the one that was left there" in lines(begun(elsewhere, SEVEN))
+    assert states(judge_beginnings(elsewhere, SEVEN)) == [False, False]
+    assert "orders/1 begins at 10, and the plan put it at 15" in lines(judge_beginnings(elsewhere, SEVEN))
+    assert "offsets/6 is another plan than the one that was left there" in lines(judge_beginnings(elsewhere, SEVEN))
 
 
 def test_partition_that_the_plan_named_and_nobody_reads_breaks_the_promise() -> None:
     put = plan(puts("offsets/6", entry(kafka(10, 10, 4)).to_bytes()))
-    assert "orders/2 is not read, and the plan put it at 4" in lines(begun(put, SEVEN))
+    assert "orders/2 is not read, and the plan put it at 4" in lines(judge_beginnings(put, SEVEN))
 
 
 def test_earliest_is_left_to_kafka_and_no_place() -> None:
     open_start = batch(kafka(20, 20), kafka(-2, 10))
     put = plan(puts("offsets/6", open_start.before.offsets.raw))  # type: ignore[union-attr,arg-type]
-    assert states(begun(put, open_start)) == [True]
+    assert states(judge_beginnings(put, open_start)) == [True]
     assert counted(put, open_start) is not None
 
 
 def test_offsets_that_go_back_and_partitions_that_are_gone_break_the_line() -> None:
-    told = list(begun(None, batch(kafka(8), kafka(10, 10))))
+    told = list(judge_beginnings(None, batch(kafka(8), kafka(10, 10))))
     assert states(told) == [False, False]
     assert "orders/0 goes back from 10 to 8" in lines(told)
     assert "orders/1 is not read any more from 10 on" in lines(told)
@@ -142,10 +142,12 @@ def progress(start: Any, end: Any, *, rows: int | None = 20, number: int = 7) ->
 
 def test_where_spark_really_began_counts_before_what_the_logs_say() -> None:
     seen = replace(SEVEN, progress=progress({"orders": {"0": 10, "1": 10}}, {"orders": {"0": 20, "1": 20}}))
-    assert lines(begun(None, seen)).startswith("batch 7 begins where the batch before it ends, as the recorder saw it")
+    assert lines(judge_beginnings(None, seen)).startswith(
+        "batch 7 begins where the batch before it ends, as the recorder saw it"
+    )
     elsewhere = replace(SEVEN, progress=progress({"orders": {"0": 12, "1": 10}}, {"orders": {"0": 20, "1": 20}}))
-    assert lines(begun(None, elsewhere)) == "orders/0 begins at 12, and the batch before it ends at 10"
-    assert states(begun(None, elsewhere)) == [False]
+    assert lines(judge_beginnings(None, elsewhere)) == "orders/0 begins at 12, and the batch before it ends at 10"
+    assert states(judge_beginnings(None, elsewhere)) == [False]
 
 
 def test_recorder_line_of_another_plan_of_the_same_batch_tells_nothing() -> None:
@@ -159,35 +161,39 @@ def test_first_batch_begins_where_its_sources_say() -> None:
     first = FirstBatch(
         record=BatchRecord(0, entry(kafka(20)), COMMIT), before=None, initial={"0": KafkaOffset({"orders": {0: 5}})}
     )
-    assert states(begun(None, first)) == [True]
+    assert states(judge_beginnings(None, first)) == [True]
     told = {"offsets": {"0": {"orders": {"0": 3}}}, "starts_at": {"orders": {"0": 7}}}  # 3 has expired
     app = plan(number=0, options={"start_file": {"location": "/x"}, **told})
-    assert lines(begun(app, first)) == "orders/0 begins at 5, and the plan put it at 7"
+    assert lines(judge_beginnings(app, first)) == "orders/0 begins at 5, and the plan put it at 7"
     assert counted(app, first) is not None
-    assert states(begun(None, replace(first, initial={}))) == [None]
+    assert states(judge_beginnings(None, replace(first, initial={}))) == [None]
 
 
 def test_file_source_goes_by_its_own_log() -> None:
     files = batch(FileOffset(3).to_text(), FileOffset(1).to_text())
-    assert states(begun(None, files)) == [True]
+    assert states(judge_beginnings(None, files)) == [True]
     put = plan(puts("offsets/6", entry(FileOffset(0).to_text()).to_bytes()))
-    assert 'source 0 begins at {"logOffset":1}, and the plan put it at {"logOffset":0}' in lines(begun(put, files))
+    assert 'source 0 begins at {"logOffset":1}, and the plan put it at {"logOffset":0}' in lines(
+        judge_beginnings(put, files)
+    )
 
 
 def test_where_nobody_knows_the_batch_before_it_is_unknown() -> None:
-    told = list(begun(None, batch(kafka(20), None)))
+    told = list(judge_beginnings(None, batch(kafka(20), None)))
     assert states(told) == [None]
     assert "the plan before it is gone" in lines(told)
     torn = replace(SEVEN, record=BatchRecord(7, Damage(DamageKind.EMPTY), COMMIT))
-    assert states(begun(None, torn)) == [None]
+    assert states(judge_beginnings(None, torn)) == [None]
 
 
 def test_batch_that_was_to_run_again_has_to_be_the_same_plan() -> None:
-    same = plan(outcome="reruns", guards={"offsets/7": digest(entry(kafka(20, 20)).raw)})
-    other = plan(outcome="reruns", guards={"offsets/7": digest(b"another")})
-    assert states(begun(same, SEVEN)) == [True]
-    assert lines(begun(other, SEVEN)) == "offsets/7 is another plan than the one that was left there"
-    assert states(begun(plan(guards={"offsets/7": digest(b"another")}), SEVEN)) == [True]  # it was planned anew
+    same = plan(outcome="reruns", guards={"offsets/7": compute_digest(entry(kafka(20, 20)).raw)})
+    other = plan(outcome="reruns", guards={"offsets/7": compute_digest(b"another")})
+    assert states(judge_beginnings(same, SEVEN)) == [True]
+    assert lines(judge_beginnings(other, SEVEN)) == "offsets/7 is another plan than the one that was left there"
+    assert states(judge_beginnings(plan(guards={"offsets/7": compute_digest(b"another")}), SEVEN)) == [
+        True
+    ]  # it was planned anew
 
 
 def test_rerun_reads_what_its_price_says() -> None:
@@ -195,25 +201,25 @@ def test_rerun_reads_what_its_price_says() -> None:
         price = SourcePrice(0, "kafka", reread={"orders": {0: ((10, end),), 1: ((10, 20),)}}, **others)
         return plan(outcome="reruns", sources=(price,))
 
-    assert states(begun(priced(20), SEVEN)) == [True]
-    assert lines(begun(priced(25), SEVEN)) == "orders/0 is read otherwise than the plan said"
-    assert states(begun(priced(25, bound=True), SEVEN)) == [True]
+    assert states(judge_beginnings(priced(20), SEVEN)) == [True]
+    assert lines(judge_beginnings(priced(25), SEVEN)) == "orders/0 is read otherwise than the plan said"
+    assert states(judge_beginnings(priced(25, bound=True), SEVEN)) == [True]
 
 
 def test_topic_that_was_made_anew_between_plan_and_start_breaks_the_promise() -> None:
     seen = progress({"orders": {"0": 10, "1": 10}}, {"orders": {"0": 20, "1": 20}})
     (source,) = seen.sources
     another = replace(SEVEN, progress=replace(seen, sources=(replace(source, topic_ids={"orders": "B"}),)))
-    told = list(begun(plan(options={"topic_ids": {"orders": "A"}}), another))
+    told = list(judge_beginnings(plan(options={"topic_ids": {"orders": "A"}}), another))
     assert told == [Judged("orders is the topic B, and the plan was made of A", is_kept=False)]
     silent: tuple[dict[str, Any], ...] = ({"topic_ids": {"orders": "B"}}, {"topic_ids": {"orders": None}}, {})
-    assert [states(begun(plan(options=each), another)) for each in silent] == [[True]] * 3
-    assert states(begun(None, another)) == [True]
+    assert [states(judge_beginnings(plan(options=each), another)) for each in silent] == [[True]] * 3
+    assert states(judge_beginnings(None, another)) == [True]
 
 
 def test_many_differences_are_told_in_a_few_lines() -> None:
     put = plan(puts("offsets/6", entry(kafka(*([9] * 40))).to_bytes()))
-    told = list(begun(put, batch(kafka(*([20] * 40)), kafka(*([10] * 40)))))
+    told = list(judge_beginnings(put, batch(kafka(*([20] * 40)), kafka(*([10] * 40)))))
     assert len(told) == 6
     assert told[-1].line == "and 36 more"
     assert states(told) == [False] * 6
@@ -294,7 +300,7 @@ SILENT = plan(options={"fail_on_data_loss": False})
 
 
 def unseen(of: Plan | None, batch: FirstBatch, *, rerun: bool = False) -> Judged | None:
-    return first_batch.unseen(of, batch, is_rerun=rerun)
+    return first_batch.judge_passed_over(of, batch, is_rerun=rerun)
 
 
 def test_offsets_without_a_row_are_unknown_where_spark_passes_over_what_is_gone() -> None:
@@ -324,7 +330,7 @@ def planned(batch_id: int | None = 6) -> tuple[PlannedSink, ...]:
 
 
 def sink(evidence: SinkEvidence, *, of: FirstBatch = SEVEN, rerun: bool = True, before: int | None = 6) -> Judged:
-    (told,) = shown(planned(before), replace(of, sinks=(evidence,)), is_rerun=rerun)
+    (told,) = judge_sinks(planned(before), replace(of, sinks=(evidence,)), is_rerun=rerun)
     return told
 
 
@@ -383,5 +389,5 @@ def test_sink_that_does_not_answer_is_unknown_and_one_that_never_could_is_not_as
 
 
 def test_sink_that_told_before_and_is_not_asked_now_is_unknown() -> None:
-    assert states(shown(planned(), SEVEN, is_rerun=True)) == [None]
-    assert list(shown((), SEVEN, is_rerun=True)) == []
+    assert states(judge_sinks(planned(), SEVEN, is_rerun=True)) == [None]
+    assert list(judge_sinks((), SEVEN, is_rerun=True)) == []

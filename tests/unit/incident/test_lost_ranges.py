@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lastgood.incident.lost_ranges import LostRange, lost_ranges
+from lastgood.incident.lost_ranges import LostRange, find_lost_ranges
 from lastgood.records.record import Progress, RecordedSource
 
 
@@ -16,7 +16,7 @@ def look(at_ms: int, latest: Any) -> Progress:
 
 
 def test_lost_records_are_named_by_topic_partition_and_offsets() -> None:
-    found = list(lost_ranges(plan({"orders": {"0": [[10, 20], [30, 31]]}}, bound=True), ()))
+    found = list(find_lost_ranges(plan({"orders": {"0": [[10, 20], [30, 31]]}}, bound=True), ()))
     assert found == [LostRange("orders", 0, 10, 20, bound=True), LostRange("orders", 0, 30, 31, bound=True)]
     assert found[0].to_json() == {
         "topic": "orders",
@@ -31,7 +31,7 @@ def test_lost_records_are_named_by_topic_partition_and_offsets() -> None:
 
 def test_two_looks_at_the_end_of_the_partition_tell_when_they_were_written() -> None:
     seen = [look(at_ms, {"orders": {"0": latest}}) for at_ms, latest in ((100, 5), (200, 10), (300, 15), (400, 25))]
-    (found,) = lost_ranges(plan({"orders": {"0": [[10, 20]]}}), [*seen, look(500, {"orders": {"0": 99}})])
+    (found,) = find_lost_ranges(plan({"orders": {"0": [[10, 20]]}}), [*seen, look(500, {"orders": {"0": 99}})])
     assert (found.after_ms, found.before_ms) == (200, 405)
 
 
@@ -43,10 +43,10 @@ def test_looks_at_something_else_tell_nothing() -> None:
         look(4, {"others": {"0": 0}}),
         look(5, {"orders": 1}),
     ]
-    (found,) = lost_ranges(plan({"orders": {"0": [[10, 20]]}}), seen)
+    (found,) = find_lost_ranges(plan({"orders": {"0": [[10, 20]]}}), seen)
     assert (found.after_ms, found.before_ms) == (None, None)
 
 
 def test_files_are_no_ranges() -> None:
-    assert list(lost_ranges(plan(["a.json"]), ())) == []
-    assert list(lost_ranges({}, ())) == []
+    assert list(find_lost_ranges(plan(["a.json"]), ())) == []
+    assert list(find_lost_ranges({}, ())) == []

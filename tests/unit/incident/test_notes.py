@@ -8,7 +8,7 @@ import pytest
 
 from lastgood.incident.notes import note_recover
 from lastgood.journal.incident import Incident
-from lastgood.journal.incidents import Incidents, incident_file
+from lastgood.journal.incidents import Incidents, locate_incident
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.operations.recover import recover
@@ -16,7 +16,7 @@ from lastgood.recovery.applying import Owner
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.plans import PlanOptions
-from lastgood.recovery.whereabouts import whereabouts
+from lastgood.recovery.whereabouts import recall_whereabouts
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
@@ -89,7 +89,7 @@ def test_repair_is_written_down_with_plan_and_proof(query: CheckpointBuilder) ->
     assert found.cause is not None
     assert found.cause["because"] == decision.plan.steps[0].why
     assert attempt.because == decision.plan.summary
-    assert str(whereabouts(found.id)) == str(query.folder)
+    assert str(recall_whereabouts(found.id)) == str(query.folder)
 
 
 def test_plain_start_and_trying_later_are_not_written_down(query: CheckpointBuilder) -> None:
@@ -145,7 +145,7 @@ def test_broken_promise_is_told_to_a_person(query: CheckpointBuilder) -> None:
 
 def test_damaged_last_incident_stands_in_nobodys_way(query: CheckpointBuilder) -> None:
     noted(query, repaired(query))
-    Path(incident_file(parse_location(str(query.folder)), only(query).id).path).write_bytes(b"")
+    Path(locate_incident(parse_location(str(query.folder)), only(query).id).path).write_bytes(b"")
     assert noted(query, decided(query)) == []
     assert noted(query, repaired(query), STARTED_MS + 60_000) == []
     assert incidents(query).last() is not None

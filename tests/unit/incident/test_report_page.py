@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.incident.report_page import _code, _span, _text, _time
+from lastgood.incident.report_page import _escape_text, _format_code, _format_span, _format_time
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from lastgood.incident.report_page import _code, _span, _text, _time
     ],
 )
 def test_text_means_itself(told: str, shown: str) -> None:
-    assert _text(told) == shown
+    assert _escape_text(told) == shown
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_text_means_itself(told: str, shown: str) -> None:
     ],
 )
 def test_code_stays_code_on_one_line(told: str, shown: str) -> None:
-    assert _code(told) == shown
+    assert _format_code(told) == shown
 
 
 def test_times_are_told_also_where_no_calendar_has_them() -> None:
-    assert _time(1_795_220_516_284) == "2026-11-21 00:21:56 UTC"
-    assert _time(10**18) == f"{10**18} ms"
-    assert [_span(each) for each in (-2.04, 0.04, 59.96, 61, 7200, 200_000)] == [
+    assert _format_time(1_795_220_516_284) == "2026-11-21 00:21:56 UTC"
+    assert _format_time(10**18) == f"{10**18} ms"
+    assert [_format_span(each) for each in (-2.04, 0.04, 59.96, 61, 7200, 200_000)] == [
         "-2.0 s",
         "0.0 s",
         "60.0 s",

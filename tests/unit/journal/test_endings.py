@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lastgood.checkpoint.copies import Copy, standing
-from lastgood.journal.endings import Ending, as_left
-from lastgood.planning.steps import digest
+from lastgood.checkpoint.copies import Copy, select_standing
+from lastgood.journal.endings import Ending, select_as_left
+from lastgood.planning.steps import compute_digest
 from lastgood.testing.checkpoints import QUERY_ID
 
 
@@ -13,7 +13,7 @@ def copy(path: str, content: bytes = b"x", *, seen_ms: int) -> Copy:
 
 
 def paths(copies: list[Copy], *endings: Ending) -> set[tuple[str, int]]:
-    return {(each.path, each.seen_ms) for each in as_left(copies, endings)}
+    return {(each.path, each.seen_ms) for each in select_as_left(copies, endings)}
 
 
 COPIES = [copy(f"{log}/{n}", seen_ms=n) for n in range(10) for log in ("offsets", "commits")]
@@ -29,19 +29,19 @@ def test_what_was_seen_before_a_recovery_counts_up_to_where_it_left_the_query() 
 
 
 def test_what_a_recovery_wrote_counts_though_nobody_looked() -> None:
-    ending = Ending(20, None, 5, 5, {"offsets/5": digest(b"x")}, (copy("offsets/5", b"edited", seen_ms=20),))
-    found = standing(as_left([*COPIES, copy("offsets/5", seen_ms=21)], [ending]))
+    ending = Ending(20, None, 5, 5, {"offsets/5": compute_digest(b"x")}, (copy("offsets/5", b"edited", seen_ms=20),))
+    found = select_standing(select_as_left([*COPIES, copy("offsets/5", seen_ms=21)], [ending]))
     assert found["offsets/5"].content == b"edited"
 
 
 def test_commit_that_is_made_anew_with_the_same_bytes_counts_and_a_plan_that_is_seen_late_does_not() -> None:
-    ending = Ending(20, None, 4, 4, {"offsets/5": digest(b"x"), "commits/5": digest(b"x")})
+    ending = Ending(20, None, 4, 4, {"offsets/5": compute_digest(b"x"), "commits/5": compute_digest(b"x")})
     late = [copy("offsets/5", seen_ms=30), copy("offsets/5", b"anew", seen_ms=31), copy("commits/5", seen_ms=31)]
     assert paths(late, ending) == {("offsets/5", 31), ("commits/5", 31)}
 
 
 def test_of_a_recovery_that_was_taken_back_only_its_own_traces_do_not_count() -> None:
-    ending = Ending(20, 10, planned=5, committed=5, gone={"offsets/3": digest(b"edited")})
+    ending = Ending(20, 10, planned=5, committed=5, gone={"offsets/3": compute_digest(b"edited")})
     inside = [copy("offsets/9", b"own", seen_ms=15), copy("offsets/3", b"edited", seen_ms=15)]
     late = [copy("offsets/3", b"edited", seen_ms=22), copy("offsets/6", b"anew", seen_ms=25)]
     assert paths([*COPIES, *inside, *late], ending) == {

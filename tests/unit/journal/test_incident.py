@@ -11,14 +11,14 @@ from lastgood.journal.incident import (
     Attempt,
     Incident,
     IncidentDamagedError,
-    files_of,
-    kept_plan,
+    list_files,
+    list_ranges,
     parse_incident,
-    ranges_of,
+    shorten_plan,
 )
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 
 AT_MS = 1_795_220_516_284
 PLAN = Plan(
@@ -37,7 +37,7 @@ PLAN = Plan(
     ),
     sinks=(PlannedSink(0, "delta", "/lake/orders", 6, known=True, skips_up_to=6, identity="t"),),
     evidence=("--sink", "/lake/orders"),
-    steps=(FileStep("offsets/7", digest(b"x"), b"secret", "it is dropped"),),
+    steps=(FileStep("offsets/7", compute_digest(b"x"), b"secret", "it is dropped"),),
     seal=("offsets/8", "commits/7"),
     made_at_ms=AT_MS + 900,
     made_by="1.0",
@@ -48,7 +48,7 @@ REPAIR = Attempt(
     because="batch 7 failed three times",
     seconds=0.4,
     recovery=PLAN.recovery,
-    plan=kept_plan(PLAN),
+    plan=shorten_plan(PLAN),
     proof="it was our own child",
 )
 INCIDENT = Incident(
@@ -108,7 +108,7 @@ def test_cause_is_one_line_for_a_person(cause: dict[str, Any] | None, line: str 
 
 
 def test_what_is_kept_of_a_plan_holds_its_price_and_no_content_of_files() -> None:
-    told = kept_plan(PLAN)
+    told = shorten_plan(PLAN)
     assert told["steps"] == [
         {
             "do": "rewrite offsets/7: it is dropped",
@@ -124,10 +124,10 @@ def test_what_is_kept_of_a_plan_holds_its_price_and_no_content_of_files() -> Non
 
 def test_ranges_of_a_price_are_told_by_partition_and_files_by_name() -> None:
     kafka, files = (source.to_json() for source in PLAN.sources)
-    assert list(ranges_of(kafka, "reread")) == [("orders", 0, 10, 20)]
-    assert list(ranges_of(kafka, "lost")) == [("orders", 1, 0, 3)]
-    assert (list(ranges_of(files, "reread")), files_of(files, "reread")) == ([], ["a.json", "b.json"])
-    assert files_of(kafka, "reread") == []
+    assert list(list_ranges(kafka, "reread")) == [("orders", 0, 10, 20)]
+    assert list(list_ranges(kafka, "lost")) == [("orders", 1, 0, 3)]
+    assert (list(list_ranges(files, "reread")), list_files(files, "reread")) == ([], ["a.json", "b.json"])
+    assert list_files(kafka, "reread") == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"not json", b"[1]", b"{}", b'{"id": 1}', b"[" * 100_000, b"\xff\xfe"])

@@ -7,7 +7,7 @@ import pytest
 
 from lastgood.journal import incidents as module
 from lastgood.journal.incident import Incident, IncidentDamagedError
-from lastgood.journal.incidents import Incidents, incident_file, last_incident
+from lastgood.journal.incidents import Incidents, find_last_incident, locate_incident
 from lastgood.journal.room import RecoveryUnknownError
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -72,7 +72,7 @@ def test_incident_that_is_not_there_is_unknown(incidents: Incidents, incident_id
 
 def test_damaged_file_is_told_with_its_name_and_hides_no_other(incidents: Incidents, checkpoint: Location) -> None:
     incidents.write(incident())
-    file = incident_file(checkpoint, SECOND)
+    file = locate_incident(checkpoint, SECOND)
     Path(file.path).write_bytes(incident(SECOND).to_bytes()[:-20])
     with pytest.raises(IncidentDamagedError) as caught:
         incidents.last()
@@ -107,7 +107,7 @@ def test_one_that_was_just_written_stays_where_a_clock_was_set_back(
 def test_last_one_takes_one_listing_and_one_reading(incidents: Incidents, checkpoint: Location) -> None:
     incidents.write(incident())
     slow = SlowStorage(seconds=0)
-    assert last_incident(slow, checkpoint) == incident()
+    assert find_last_incident(slow, checkpoint) == incident()
     assert slow.requests == 2
 
 

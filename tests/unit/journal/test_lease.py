@@ -22,8 +22,8 @@ from lastgood.journal.lease import (
     LeaseLostError,
     LeasePace,
     parse_lease,
+    raise_if_overtaken,
     take_lease,
-    unless_overtaken,
 )
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage
@@ -307,18 +307,18 @@ class Lost:
 
 
 def test_who_was_overtaken_is_told_that_whatever_else_has_happened() -> None:
-    with pytest.raises(LeaseLostError), unless_overtaken(Lost()):  # type: ignore[arg-type]
+    with pytest.raises(LeaseLostError), raise_if_overtaken(Lost()):  # type: ignore[arg-type]
         raise StorageError("no such file")
-    with pytest.raises(LeaseLostError), unless_overtaken(Lost()):  # type: ignore[arg-type]
+    with pytest.raises(LeaseLostError), raise_if_overtaken(Lost()):  # type: ignore[arg-type]
         pass
 
 
 def test_who_was_not_overtaken_is_told_what_has_happened() -> None:
     storage = MemoryWriter()
     with take(storage) as lease:
-        with unless_overtaken(lease):
+        with raise_if_overtaken(lease):
             pass
-        with pytest.raises(StorageError, match="no such file"), unless_overtaken(lease):
+        with pytest.raises(StorageError, match="no such file"), raise_if_overtaken(lease):
             raise StorageError("no such file")
 
 
@@ -327,7 +327,7 @@ def test_who_was_not_overtaken_is_told_what_has_happened() -> None:
 
 def ended_process() -> tuple[Holder, subprocess.Popen[bytes]]:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    told = lease_module._process(child.pid)
+    told = lease_module._read_process(child.pid)
     assert told is not None
     return replace(Holder.this_process(), pid=child.pid, started=told.started), child
 

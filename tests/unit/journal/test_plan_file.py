@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lastgood.journal.plan_file import parse_plan
-from lastgood.planning.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, checksum
+from lastgood.planning.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, compute_checksum
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 from lastgood.sinks.files.step import FileSinkStep
 
 PLAN = Plan(
@@ -34,7 +34,7 @@ PLAN = Plan(
     ),
     sinks=(PlannedSink(0, "delta", "s3a://lake/orders", 6, known=True, skips_up_to=6, identity="t"),),
     evidence=("--sink", "s3a://lake/orders"),
-    steps=(FileStep("offsets/7", digest(b"x"), None, "it is dropped"),),
+    steps=(FileStep("offsets/7", compute_digest(b"x"), None, "it is dropped"),),
     seal=("offsets/8", "commits/7"),
     listings={"offsets": "a" * 64},
     guards={"metadata": "b" * 64, "commits/7": None},
@@ -113,6 +113,6 @@ def test_plan_with_a_field_that_cannot_be_meant_so_is_refused_also_with_a_checks
     del told["checksum"]
     for odd in (None, 7.5, "", [], {}, [None], {"a": None}, [{}], [["a"]], "../x", -1):
         changed = {**told, field: odd}
-        raw = json.dumps({**changed, "checksum": checksum(changed)}).encode()
+        raw = json.dumps({**changed, "checksum": compute_checksum(changed)}).encode()
         with contextlib.suppress(PlanInvalidError):
             assert parse_plan(raw, "plan.json").to_json() == changed

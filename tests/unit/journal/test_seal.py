@@ -4,7 +4,7 @@ import pytest
 
 from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.room import RecoveryStage, Room
-from lastgood.journal.seal import put_up, seal_of, stands, take_down
+from lastgood.journal.seal import is_in_place, list_seal_files, put_up, take_down
 from lastgood.storage.reading import parse_location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
 
@@ -25,7 +25,7 @@ from lastgood.testing.storage import FaultyWriter, MemoryWriter
 def test_seal_stands_where_any_driver_would_write_next(
     planned: int | None, committed: int | None, then: int | None, seal: tuple[str, ...]
 ) -> None:
-    assert seal_of(planned, committed, then) == seal
+    assert list_seal_files(planned, committed, then) == seal
 
 
 def room() -> Room:
@@ -52,7 +52,7 @@ def test_part_that_was_written_over_is_no_part_any_more() -> None:
     put_up(sealed, ("offsets/9", "offsets/8"))
     sealed.storage.write(sealed.file("offsets/8"), b"v1")
     take_down(sealed, ("offsets/9", "offsets/8"))
-    assert not stands(sealed, "offsets/9")
+    assert not is_in_place(sealed, "offsets/9")
     assert sealed.storage.read(sealed.file("offsets/8"), limit=10) == b"v1"
 
 
@@ -81,7 +81,7 @@ def test_part_that_was_put_up_too_late_goes_again(stage: RecoveryStage | None) -
         sealed.enter(stage, {})
     with pytest.raises(LeaseLostError):
         put_up(sealed, ("offsets/8",), SoonLate())
-    assert not stands(sealed, "offsets/8")
+    assert not is_in_place(sealed, "offsets/8")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_part_that_the_one_who_took_over_needs_stays(stage: RecoveryStage) -> No
     sealed.enter(stage, {})
     with pytest.raises(LeaseLostError):
         put_up(sealed, ("offsets/8",), SoonLate())
-    assert stands(sealed, "offsets/8")
+    assert is_in_place(sealed, "offsets/8")
 
 
 def test_who_was_overtaken_takes_no_part_of_a_seal_away() -> None:
@@ -100,4 +100,4 @@ def test_who_was_overtaken_takes_no_part_of_a_seal_away() -> None:
     put_up(sealed, ("offsets/8",))
     with pytest.raises(LeaseLostError):
         take_down(sealed, ("offsets/8",), late)
-    assert stands(sealed, "offsets/8")
+    assert is_in_place(sealed, "offsets/8")

@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from lastgood.errors import StorageError
-from lastgood.lab.hdfs import SUPERUSER, HdfsCluster, HdfsStartError, _xml
+from lastgood.lab.hdfs import SUPERUSER, HdfsCluster, HdfsStartError, _format_xml
 from lastgood.process.java import Java
-from lastgood.storage.hdfs import webhdfs_settings
+from lastgood.storage.hdfs import make_webhdfs_settings
 
 
 def cluster(folder: Path, port: int | None = None) -> HdfsCluster:
@@ -35,12 +35,12 @@ def test_clients_are_told_as_hadoop_tells_them_and_by_options(tmp_path: Path) ->
     described._lasting = (21001, 21002)
     assert described.environment == {"HADOOP_CONF_DIR": str(tmp_path / "conf"), "HADOOP_USER_NAME": SUPERUSER}
     assert described.options == {"user": SUPERUSER, "port": 21002}
-    found = webhdfs_settings("hdfs", "127.0.0.1:21001", env={}, given=described.options)
+    found = make_webhdfs_settings("hdfs", "127.0.0.1:21001", env={}, given=described.options)
     assert found["namenodes"] == ("http://127.0.0.1:21002",)
 
 
 def test_settings_are_xml_whatever_they_hold() -> None:
-    root = ET.fromstring(_xml({"a.b": "<&>", "c": "d"}))
+    root = ET.fromstring(_format_xml({"a.b": "<&>", "c": "d"}))
     told = {each.findtext("name"): each.findtext("value") for each in root.iter("property")}
     assert told == {"a.b": "<&>", "c": "d"}
 

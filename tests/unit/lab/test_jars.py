@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.lab.jars import JAR_SETS, Jar, Stamp, failed_modules, fetch_jars, is_verified, listed_jars, parse_jars
+from lastgood.lab.jars import JAR_SETS, Jar, Stamp, fetch_jars, is_verified, list_jars, parse_failed_modules, parse_jars
 from lastgood.process.java import Java
 
 IVY = """
@@ -40,7 +40,7 @@ def test_artifact_without_a_digest_is_refused() -> None:
 
 
 def test_every_listed_artifact_has_a_digest_and_every_digest_an_artifact() -> None:
-    jars = listed_jars()
+    jars = list_jars()
     digests = (Path(__file__).parents[3] / "src/lastgood/lab/ivy/jars.sha256").read_text().splitlines()
     assert sorted(jar.path for jar in jars) == sorted(line.split()[1] for line in digests)
     assert all(len(jar.sha256) == 64 for jar in jars)
@@ -63,7 +63,7 @@ REPORT = """
 
 
 def test_report_names_what_was_not_found_and_what_failed_on_its_way() -> None:
-    assert failed_modules(REPORT) == ["io.delta#delta-storage;4.4.0", "org.apache.kafka#kafka-clients;3.9.2"]
+    assert parse_failed_modules(REPORT) == ["io.delta#delta-storage;4.4.0", "org.apache.kafka#kafka-clients;3.9.2"]
 
 
 JAR = Jar("spark", "org", "a", "1", "digest")

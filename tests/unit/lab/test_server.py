@@ -10,9 +10,9 @@ import pytest
 from lastgood.errors import StorageError
 from lastgood.lab import server
 from lastgood.lab.kraft import SHARED_JARS
-from lastgood.lab.ports import LOOPBACK, accepts, free_port, free_ports, is_free
+from lastgood.lab.ports import LOOPBACK, find_free_port, find_free_ports, is_accepting, is_free
 from lastgood.lab.s3 import S3ServerError
-from lastgood.lab.server import Server, last_cause, listens, shared_jars
+from lastgood.lab.server import Server, find_last_cause, find_shared_jars, is_listening
 from lastgood.process.child import Child
 
 LISTEN = """
@@ -48,13 +48,15 @@ class Listener(Server):
         return Child([sys.executable, "-c", self.script, *map(str, ports)], output=output)
 
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
-        return all(listens(child, port) for port in ports)
+        return all(is_listening(child, port) for port in ports)
 
 
 def drawing(monkeypatch: pytest.MonkeyPatch, *choices: tuple[int, ...]) -> None:
     """Has these ports drawn first."""
     left = iter(choices)
-    monkeypatch.setattr(server, "free_ports", lambda *args, **how: next(left, None) or free_ports(*args, **how))
+    monkeypatch.setattr(
+        server, "find_free_ports", lambda *args, **how: next(left, None) or find_free_ports(*args, **how)
+    )
 
 
 def test_server_that_is_only_described_touches_nothing(tmp_path: Path) -> None:
@@ -77,22 +79,22 @@ def test_it_is_started_once_stopped_killed_and_restarted_on_the_same_port(tmp_pa
             listener.restart()
             assert listener.is_running
             assert listener.port == port
-            assert accepts(port)
+            assert is_accepting(port)
         assert len({ports[1] for ports in listener.seen}) > 1  # nobody but itself knows that one
     assert not listener.is_running
     assert is_free(port)
 
 
 def test_a_taken_port_is_left_to_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server((LOOPBACK, free_port())) as owner:
+    with socket.create_server((LOOPBACK, find_free_port())) as owner:
         taken = owner.getsockname()[1]
-        drawing(monkeypatch, (taken, *free_ports(1)), (*free_ports(1), taken))
+        drawing(monkeypatch, (taken, *find_free_ports(1)), (*find_free_ports(1), taken))
         with Listener(tmp_path) as listener:
             assert [taken in ports for ports in listener.seen] == [True, True, False]
 
 
 def test_a_port_that_it_must_have_and_that_is_taken_is_named_as_the_cause(tmp_path: Path) -> None:
-    with socket.create_server((LOOPBACK, free_port())) as owner:
+    with socket.create_server((LOOPBACK, find_free_port())) as owner:
         listener = Listener(tmp_path, port=owner.getsockname()[1])
         with pytest.raises(S3ServerError) as raised:
             listener.start()
@@ -134,7 +136,7 @@ SPARK_4_JARS = [
 
 
 def test_broker_shares_eleven_jars_with_spark_4() -> None:
-    shared, missing = shared_jars(SPARK_4_JARS, SHARED_JARS)
+    shared, missing = find_shared_jars(SPARK_4_JARS, SHARED_JARS)
     assert len(shared) == 11
     assert missing == []
     assert not {"scala-reflect-2.13.18.jar", "jackson-core-asl-1.9.13.jar"} & set(shared)
@@ -142,7 +144,7 @@ def test_broker_shares_eleven_jars_with_spark_4() -> None:
 
 def test_jars_of_scala_2_12_do_not_serve_the_broker() -> None:
     names = [name.replace("scala-library-2.13.18", "scala-library-2.12.18") for name in SPARK_4_JARS]
-    assert shared_jars(names, SHARED_JARS)[1] == ["scala-library-2.13."]
+    assert find_shared_jars(names, SHARED_JARS)[1] == ["scala-library-2.13."]
 
 
 LOG = """\
@@ -156,14 +158,14 @@ Caused by: java.net.BindException: Address already in use
 
 
 def test_innermost_cause_of_a_log_is_shown() -> None:
-    assert last_cause(LOG) == "java.net.BindException: Address already in use"
+    assert find_last_cause(LOG) == "java.net.BindException: Address already in use"
 
 
 def test_exception_without_a_cause_is_shown() -> None:
     log = "starting\norg.apache.kafka.common.config.ConfigException: Invalid value many\n\tat a.B.c(B.java:1)\n"
-    assert last_cause(log) == "org.apache.kafka.common.config.ConfigException: Invalid value many"
+    assert find_last_cause(log) == "org.apache.kafka.common.config.ConfigException: Invalid value many"
 
 
 def test_last_line_is_shown_where_there_is_no_exception() -> None:
-    assert last_cause("one\ntwo\n\n") == "two"
-    assert last_cause("") is None
+    assert find_last_cause("one\ntwo\n\n") == "two"
+    assert find_last_cause("") is None

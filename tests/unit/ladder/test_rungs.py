@@ -4,7 +4,7 @@ import pytest
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ladder.rungs import CommandStanding, Rung, Standings, is_stuck, rungs
+from lastgood.ladder.rungs import CommandStanding, Rung, Standings, choose_rungs, is_stuck
 from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain
 
 POLICY = Policy(same_batch=3, restart_within_seconds=600)
@@ -17,16 +17,16 @@ def standing(failures: int, seconds: float = 0.0, cls: FailureClass = FailureCla
 
 
 def test_before_the_first_start_only_the_last_good_batch_is_sought() -> None:
-    assert rungs(POLICY, CommandStanding()) == PLAIN
+    assert choose_rungs(POLICY, CommandStanding()) == PLAIN
 
 
 def test_plain_restarts_come_first() -> None:
-    assert [rungs(POLICY, standing(failures)) for failures in (1, 2, 3)] == [PLAIN, PLAIN, ALL]
+    assert [choose_rungs(POLICY, standing(failures)) for failures in (1, 2, 3)] == [PLAIN, PLAIN, ALL]
 
 
 def test_few_failures_that_take_long_are_enough() -> None:
-    assert rungs(POLICY, standing(1, 599.9)) == PLAIN
-    assert rungs(POLICY, standing(1, 600.0)) == ALL
+    assert choose_rungs(POLICY, standing(1, 599.9)) == PLAIN
+    assert choose_rungs(POLICY, standing(1, 600.0)) == ALL
 
 
 @pytest.mark.parametrize(
@@ -38,58 +38,58 @@ def test_what_is_not_of_the_batch_never_causes_surgery(cls: FailureClass) -> Non
 
 def test_age_alone_never_causes_surgery_while_a_service_is_away() -> None:
     away = CommandStanding(failures=100, seconds=10_000, cause=Cause(FailureClass.TRANSIENT, passes_by_itself=True))
-    assert rungs(POLICY, away) == PLAIN
+    assert choose_rungs(POLICY, away) == PLAIN
 
 
 def test_lost_process_counts_as_a_failure_of_the_batch() -> None:
-    assert rungs(POLICY, standing(3, cls=FailureClass.TRANSIENT)) == ALL
+    assert choose_rungs(POLICY, standing(3, cls=FailureClass.TRANSIENT)) == ALL
 
 
 def test_data_that_user_code_fails_on_are_not_planned_anew() -> None:
-    assert rungs(POLICY, standing(9, cls=FailureClass.POISON_DATA)) == PLAIN
+    assert choose_rungs(POLICY, standing(9, cls=FailureClass.POISON_DATA)) == PLAIN
 
 
 def test_what_passes_by_itself_counts_for_nothing_and_takes_no_time_from_what_does_not() -> None:
     standings, away, other = Standings(POLICY), Cause(FailureClass.TRANSIENT, passes_by_itself=True), Cause()
-    standings.failed(away, (), 1.0)
+    standings.decide_after_failure(away, (), 1.0)
     assert standings.standing(away, 6000.0) == CommandStanding(cause=away)
-    standings.failed(other, (), 6000.0)
-    assert rungs(POLICY, standings.standing(other, 6001.0)) == PLAIN
-    assert rungs(POLICY, standings.standing(other, 6600.0)) == ALL
+    standings.decide_after_failure(other, (), 6000.0)
+    assert choose_rungs(POLICY, standings.standing(other, 6001.0)) == PLAIN
+    assert choose_rungs(POLICY, standings.standing(other, 6600.0)) == ALL
 
 
 def test_progress_resets_the_count() -> None:
     standings, cause = Standings(POLICY), Cause(checkpoint="a")
     for now in (1.0, 2.0, 3.0):
-        standings.failed(cause, (), now)
+        standings.decide_after_failure(cause, (), now)
     assert standings.standing(cause, 4.0) == CommandStanding(failures=3, seconds=3.0, cause=cause)
-    assert standings.failed(cause, ("a",), 5.0) == StartAgain(Count(1, 1), 0.0)
+    assert standings.decide_after_failure(cause, ("a",), 5.0) == StartAgain(Count(1, 1), 0.0)
     assert standings.standing(cause, 6.0) == CommandStanding(failures=1, seconds=1.0, cause=cause)
 
 
 def test_progress_of_the_others_does_not_reset_the_count_of_the_one_that_fails() -> None:
     standings, cause = Standings(POLICY), Cause(checkpoint="a")
-    decisions = [standings.failed(cause, ("b",), float(now)) for now in range(POLICY.max_attempts + 1)]
+    decisions = [standings.decide_after_failure(cause, ("b",), float(now)) for now in range(POLICY.max_attempts + 1)]
     assert decisions[-1] == GiveUp(POLICY.max_attempts)
     stuck = standings.standing(cause, 9.0)
-    assert [rungs(POLICY, stuck.of(each)) for each in ("a", "b")] == [ALL, PLAIN]
+    assert [choose_rungs(POLICY, stuck.of(each)) for each in ("a", "b")] == [ALL, PLAIN]
 
 
 def test_queries_that_fail_in_turn_are_counted_each_for_itself() -> None:
     standings, a, b = Standings(POLICY), Cause(checkpoint="a"), Cause(checkpoint="b")
     for cause in (a, b, a):
-        standings.failed(cause, (), 0.0)
+        standings.decide_after_failure(cause, (), 0.0)
     assert [standings.standing(cause, 0.0).failures for cause in (a, b)] == [2, 1]
 
 
 def test_what_nobody_knows_the_query_of_is_a_failure_of_all() -> None:
     standings, cause = Standings(POLICY), Cause()
     for _ in range(POLICY.same_batch):
-        standings.failed(cause, (), 0.0)
-    assert rungs(POLICY, standings.standing(cause, 0.0).of("a")) == ALL
-    standings.failed(cause, ("b",), 0.0)
-    assert rungs(POLICY, standings.standing(cause, 0.0).of("a")) == PLAIN
+        standings.decide_after_failure(cause, (), 0.0)
+    assert choose_rungs(POLICY, standings.standing(cause, 0.0).of("a")) == ALL
+    standings.decide_after_failure(cause, ("b",), 0.0)
+    assert choose_rungs(POLICY, standings.standing(cause, 0.0).of("a")) == PLAIN
 
 
 def test_no_attempts_allowed_means_none_even_after_progress() -> None:
-    assert Standings(Policy(max_attempts=0)).failed(Cause(checkpoint="a"), ("a",), 0.0) == GiveUp(0)
+    assert Standings(Policy(max_attempts=0)).decide_after_failure(Cause(checkpoint="a"), ("a",), 0.0) == GiveUp(0)

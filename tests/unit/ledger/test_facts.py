@@ -10,12 +10,12 @@ import pytest
 from ledgers import NOON_MS, commit, plan, progress, telling
 
 from lastgood.ledger.facts import BatchFacts, Teller
-from lastgood.ledger.telling import telling_of
+from lastgood.ledger.telling import make_telling
 from lastgood.records.record import Progress
 
 
 def recorded(told: Progress) -> BatchFacts:
-    return telling_of([told]).queries[0].batches[told.batch_id]
+    return make_telling([told]).queries[0].batches[told.batch_id]
 
 
 def together(*facts: BatchFacts) -> BatchFacts:

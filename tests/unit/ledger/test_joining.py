@@ -5,12 +5,12 @@ from itertools import permutations
 
 import pytest
 
-from lastgood.ledger.joining import joined, joins_by, known
+from lastgood.ledger.joining import choose_known, join_by, join_facts
 
 
 @dataclass(frozen=True)
 class Told:
-    at: int | None = field(default=None, metadata=joins_by(min))
+    at: int | None = field(default=None, metadata=join_by(min))
     name: str | None = None
     inner: Told | None = None
     parts: tuple[Told | None, ...] = ()
@@ -29,7 +29,7 @@ class Told:
     ],
 )
 def test_what_says_more_counts(one: object, other: object, both: object) -> None:
-    assert known(one, other) == known(other, one) == both
+    assert choose_known(one, other) == choose_known(other, one) == both
 
 
 def test_dataclasses_are_joined_field_by_field_in_any_order() -> None:
@@ -39,6 +39,6 @@ def test_dataclasses_are_joined_field_by_field_in_any_order() -> None:
         Told(name="ab", parts=(None, Told(name="y"))),
     ]
     for first, second, third in permutations(tellings):
-        assert joined(joined(first, second), third) == Told(
+        assert join_facts(join_facts(first, second), third) == Told(
             at=2, name="ab", inner=Told(at=7, name="x"), parts=(Told(at=1), Told(name="y"))
         )

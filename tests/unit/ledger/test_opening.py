@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import ExtraMissingError
-from lastgood.lab.ports import free_ports
+from lastgood.lab.ports import find_free_ports
 from lastgood.ledger.connecting import LedgerError
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import parse_place
@@ -50,7 +50,7 @@ def test_database_that_does_not_answer_is_named_and_its_password_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     url = f"postgresql://me:{SECRET}@127.0.0.1:{port}/streams"
     with pytest.raises(LedgerError) as refused:
         open_ledger(url)

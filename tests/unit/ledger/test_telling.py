@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ledgers import CHECKPOINT, NOON_MS, QUERY_ID, failure, progress
 
-from lastgood.ledger.telling import checkpoint_identity, cleaned, telling_of
+from lastgood.ledger.telling import clean_value, identify_checkpoint, make_telling
 from lastgood.records.record import StartFailed, Terminated
 
 
@@ -22,12 +22,12 @@ from lastgood.records.record import StartFailed, Terminated
     ],
 )
 def test_checkpoint_is_the_same_however_it_is_written(told: str | None, identity: str) -> None:
-    assert checkpoint_identity(told) == identity
+    assert identify_checkpoint(told) == identity
 
 
 def test_records_of_a_query_are_gathered_with_its_name_and_times() -> None:
     later = progress(4, query_name="renamed")
-    telling = telling_of([progress(2), later, progress(2), progress(3, query_id="other", query_name=None)])
+    telling = make_telling([progress(2), later, progress(2), progress(3, query_id="other", query_name=None)])
     facts, other = telling.queries
     assert (facts.query_id, facts.checkpoint, sorted(facts.batches)) == (QUERY_ID, CHECKPOINT, [2, 4])
     assert facts.named == (NOON_MS + 4800, "renamed")
@@ -40,16 +40,16 @@ def test_topic_whose_id_nobody_knew_is_left_out() -> None:
     unknown = [{"topic_ids": None}, {"topic_ids": {"orders": None}}, {"topic_ids_at_ms": None}]
     for fields in unknown:
         told = type(source)(**{**{name: getattr(source, name) for name in source.__slots__}, **fields})
-        assert telling_of([progress(1, sources=(told,))]).queries[0].topics == ()
+        assert make_telling([progress(1, sources=(told,))]).queries[0].topics == ()
 
 
 def test_failure_of_a_run_is_one_and_failures_without_a_run_are_many() -> None:
     ended = [Terminated(recorded_at_ms=at, query_id="q", run_id="r", failure=failure()) for at in (1, 2)]
     refused = [StartFailed(recorded_at_ms=at, failure=failure()) for at in (1, 1, 2)]
-    ids = [each.failure_id for each in telling_of([*ended, *refused]).failures]
+    ids = [each.failure_id for each in make_telling([*ended, *refused]).failures]
     assert (len(ids), len(set(ids))) == (5, 3)
     assert ids[0] == ids[1]
-    assert telling_of([Terminated(recorded_at_ms=1, query_id="q", run_id="r")]).failures == ()
+    assert make_telling([Terminated(recorded_at_ms=1, query_id="q", run_id="r")]).failures == ()
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_failure_of_a_run_is_one_and_failures_without_a_run_are_many() -> None:
     ],
 )
 def test_values_are_cleaned_for_any_database(value: Any, clean: Any) -> None:
-    assert cleaned(value) == clean
+    assert clean_value(value) == clean

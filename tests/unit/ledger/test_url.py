@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.ledger.url import LedgerUrlError, default_place, is_ledger_url, parse_place
+from lastgood.ledger.url import LedgerUrlError, choose_default_place, is_ledger_url, parse_place
 
 SECRET = "geh3im"
 
@@ -37,10 +37,10 @@ def test_path_without_a_folder_begins_where_we_are(tmp_path: Path, monkeypatch: 
 
 
 def test_where_none_is_named_it_is_the_variable_or_the_data_folder(data: Path) -> None:
-    assert default_place({}).path == data
+    assert choose_default_place({}).path == data
     assert parse_place("sqlite:").path == parse_place("sqlite://").path == data
-    assert default_place({"LASTGOOD_LEDGER": "/other.db"}).path == Path("/other.db")
-    assert str(default_place({"LASTGOOD_LEDGER": "postgresql://db/streams"})) == "postgresql://db/streams"
+    assert choose_default_place({"LASTGOOD_LEDGER": "/other.db"}).path == Path("/other.db")
+    assert str(choose_default_place({"LASTGOOD_LEDGER": "postgresql://db/streams"})) == "postgresql://db/streams"
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from lastgood.ids import make_id
 from lastgood.mirror.backups import (
     Backup,
     BackupMissingError,
-    backups_folder,
     find_backup,
+    find_newest_in,
     keep_backup,
     list_backups,
-    new_backup,
-    newest_in,
+    locate_backups,
+    make_backup,
     read_backup,
     remove_older,
     restore_order,
@@ -35,7 +35,7 @@ def copies(*paths: str) -> list[Copy]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Location:
-    return backups_folder(parse_location(str(tmp_path / "checkpoint")))
+    return locate_backups(parse_location(str(tmp_path / "checkpoint")))
 
 
 def id_at(at_ms: int, mark: str = "7f3a") -> str:
@@ -43,7 +43,7 @@ def id_at(at_ms: int, mark: str = "7f3a") -> str:
 
 
 def made(folder: Location, *, at_ms: int = AT_MS, mark: str = "7f3a") -> Backup:
-    backup, content = new_backup(copies(), at_ms=at_ms, backup_id=id_at(at_ms, mark))
+    backup, content = make_backup(copies(), at_ms=at_ms, backup_id=id_at(at_ms, mark))
     write_backup(STORAGE, folder, backup, content)
     return backup
 
@@ -130,7 +130,7 @@ def test_a_backup_that_does_not_come_back_as_it_was_written_is_an_error(folder: 
             found = super().read(file, limit=limit)
             return found and found[:-1]
 
-    backup, content = new_backup(copies(), at_ms=AT_MS, backup_id=id_at(AT_MS))
+    backup, content = make_backup(copies(), at_ms=AT_MS, backup_id=id_at(AT_MS))
     with pytest.raises(BackupMissingError):
         write_backup(Lossy(), folder, backup, content)
     assert list(STORAGE.names(folder) or ()) == []
@@ -148,13 +148,13 @@ def test_age_removes_what_is_not_kept(folder: Location) -> None:
 
 
 def test_the_newest_batch_of_a_log_is_told_from_the_names() -> None:
-    assert newest_in(copies(), "offsets") == 10
-    assert newest_in(copies("metadata", "sources/0/7"), "offsets") is None
+    assert find_newest_in(copies(), "offsets") == 10
+    assert find_newest_in(copies("metadata", "sources/0/7"), "offsets") is None
 
 
 def test_a_backup_whose_content_was_exchanged_is_not_restored(folder: Location) -> None:
     backup = made(folder)
     other = [replace(copy, content=copy.content[::-1]) for copy in copies()]
-    STORAGE.write(folder / f"{backup.id}.jsonl.gz", new_backup(other, at_ms=AT_MS, backup_id=id_at(AT_MS))[1])
+    STORAGE.write(folder / f"{backup.id}.jsonl.gz", make_backup(other, at_ms=AT_MS, backup_id=id_at(AT_MS))[1])
     with pytest.raises(BackupMissingError, match="not as it was made"):
         read_backup(STORAGE, folder, backup)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lastgood.checkpoint.copies import Copy, standing
+from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.lines import TIME_MS_END
 from lastgood.mirror.copies import (
     compress,
     decode_copies,
     decode_lines,
     decompress,
-    decompressed_lines,
+    decompress_lines,
     encode_copies,
-    packed,
+    pack_copies,
 )
 
 METADATA = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n%s'
@@ -129,41 +129,41 @@ def test_of_each_file_the_version_seen_last_counts() -> None:
     """Whatever the order in which two writers' files are read."""
     first, second = plan(7, 1000, seen_ms=10), plan(7, 1000, seen_ms=20, source=b'{"t":{"0":2}}')
     other = commit(6, seen_ms=5)
-    assert standing([second, other, first]) == {"offsets/7": second, "commits/6": other}
+    assert select_standing([second, other, first]) == {"offsets/7": second, "commits/6": other}
 
 
 def test_a_damaged_version_does_not_count_where_there_is_a_whole_one() -> None:
     whole = plan(7, 1000, seen_ms=10)
-    assert standing([whole, replace(whole, seen_ms=20, content=b"")]) == {"offsets/7": whole}
+    assert select_standing([whole, replace(whole, seen_ms=20, content=b"")]) == {"offsets/7": whole}
     for path in ("commits/7", "sources/0/7", "metadata"):
         good = replace(commit(7, seen_ms=10), path=path)
-        assert standing([good, replace(good, seen_ms=20, content=b"")]) == {path: good}
+        assert select_standing([good, replace(good, seen_ms=20, content=b"")]) == {path: good}
     torn = replace(whole, content=b"v1")
-    assert standing([torn]) == {"offsets/7": torn}
-    assert standing([torn, replace(whole, seen_ms=20)]) == {"offsets/7": replace(whole, seen_ms=20)}
+    assert select_standing([torn]) == {"offsets/7": torn}
+    assert select_standing([torn, replace(whole, seen_ms=20)]) == {"offsets/7": replace(whole, seen_ms=20)}
 
 
 def test_a_batch_that_was_planned_anew_takes_back_what_came_after_it() -> None:
     """Rolled back to batch 5, then 6 was planned anew: what 6 and 7 once were is no part of the query any more."""
     old = [each for n in (5, 6, 7) for each in (plan(n, 1000 * n, seen_ms=n), commit(n, seen_ms=n))]
     again = plan(6, 9000, seen_ms=9)
-    found = standing([*old, again])
+    found = select_standing([*old, again])
     assert found == {"offsets/5": old[0], "commits/5": old[1], "offsets/6": again}
     committed = commit(6, seen_ms=9)
-    assert standing([*old, again, committed])["commits/6"] == committed
+    assert select_standing([*old, again, committed])["commits/6"] == committed
 
 
 def test_an_edited_plan_takes_nothing_back() -> None:
     """It keeps its processing time, by which Spark's own new plan is told from an edit."""
     old = [each for n in (5, 6, 7) for each in (plan(n, 1000 * n, seen_ms=n), commit(n, seen_ms=n))]
     edited = plan(6, 6000, seen_ms=9, source=b'{"t":{"0":9}}')
-    assert len(standing([*old, edited])) == 6
-    assert standing([*old, edited])["offsets/6"] == edited
+    assert len(select_standing([*old, edited])) == 6
+    assert select_standing([*old, edited])["offsets/6"] == edited
 
 
 def test_packed_copies_are_the_same_copies() -> None:
     plain = [copy(path=f"offsets/{n}", content=bytes([n % 256]) * (n * 37 % 3000), seen_ms=n) for n in range(900)]
-    small = list(packed(plain))
+    small = list(pack_copies(plain))
     assert small == plain == small
     assert [each.content for each in reversed(small)] == [each.content for each in reversed(plain)]
     assert small[7] != plain[8]
@@ -172,8 +172,8 @@ def test_packed_copies_are_the_same_copies() -> None:
     assert encode_copies(small) == encode_copies(plain)
     changed = replace(small[7], content=b"other")
     assert (changed.content, changed.path) == (b"other", "offsets/7")
-    assert list(packed([])) == []
-    assert [each.content for each in packed([copy(content=b"")])] == [b""]
+    assert list(pack_copies([])) == []
+    assert [each.content for each in pack_copies([copy(content=b"")])] == [b""]
 
 
 def long_log(count: int) -> Iterator[Copy]:
@@ -187,7 +187,7 @@ def long_log(count: int) -> Iterator[Copy]:
 def test_packed_copies_of_a_long_log_take_little_memory() -> None:
     tracemalloc.start()
     try:
-        kept = tuple(packed(long_log(5000)))
+        kept = tuple(pack_copies(long_log(5000)))
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -199,4 +199,4 @@ def test_lines_are_the_same_whether_they_come_one_at_a_time_or_as_a_whole() -> N
     raw = b"".join(compress(encode_copies([copy(content=bytes(n))])) for n in range(0, 300, 7))
     torn = raw + compress(b"x" * 100)[:-9] + raw
     for each in (raw, torn, b"", b"no gzip"):
-        assert list(decode_lines(decompressed_lines(each))) == list(decode_copies(decompress(each)))
+        assert list(decode_lines(decompress_lines(each))) == list(decode_copies(decompress(each)))

@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from lastgood.checkpoint.copies import Copy
 from lastgood.errors import StorageError
 from lastgood.mirror import mirror
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
 from lastgood.storage.reading import LocalStorage, Location, Storage, parse_location
 from lastgood.storage.writing import FsspecWriter, LocalWriter, WritableStorage
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -55,7 +55,7 @@ def writer(checkpoint: Path, clock: Clock) -> Look:
         return MirrorWriter(
             location,
             storage=storage or LocalStorage(),
-            folder=mirror_folder(location),
+            folder=locate_mirror(location),
             target=target or LocalWriter(),
             writer=name,
             now_ms=clock,
@@ -66,7 +66,7 @@ def writer(checkpoint: Path, clock: Clock) -> Look:
 
 def held(checkpoint: Path) -> list[Copy]:
     """Everything in the mirror, oldest first."""
-    found = read_mirror(LocalStorage(), mirror_folder(parse_location(str(checkpoint))))
+    found = read_mirror(LocalStorage(), locate_mirror(parse_location(str(checkpoint))))
     return sorted(found, key=lambda copy: copy.seen_ms)
 
 
@@ -139,7 +139,7 @@ def test_purged_batches_stay_known(checkpoint: Path, writer: Look) -> None:
 
 def test_older_batches_are_left_out_if_nobody_wants_them(checkpoint: Path, writer: Look) -> None:
     query, look = CheckpointBuilder(checkpoint), writer()
-    folder = mirror_folder(parse_location(str(checkpoint)))
+    folder = locate_mirror(parse_location(str(checkpoint)))
     for _ in range(2):
         query.run(6)
         look.look()
@@ -346,7 +346,7 @@ def test_each_day_has_a_file_of_each_writer(checkpoint: Path, writer: Look, cloc
     days = files_of(checkpoint)
     assert [name[10:] for name in days] == ["-w.jsonl.gz"] * 3
     assert len({name[:10] for name in days}) == 3
-    folder = mirror_folder(parse_location(str(checkpoint)))
+    folder = locate_mirror(parse_location(str(checkpoint)))
     recent = {copy.path for copy in read_mirror(LocalStorage(), folder, days=2)}
     assert recent == {"offsets/1", "commits/1", "offsets/2", "commits/2"}
     assert newest(checkpoint) == logs(checkpoint)
@@ -462,7 +462,7 @@ def test_the_mirror_may_be_on_an_object_store(checkpoint: Path, clock: Clock) ->
 
 
 def test_the_mirror_stands_beside_the_checkpoint() -> None:
-    assert str(mirror_folder(parse_location("s3a://lake/chk/orders"))) == "s3a://lake/chk/orders.lastgood/mirror"
+    assert str(locate_mirror(parse_location("s3a://lake/chk/orders"))) == "s3a://lake/chk/orders.lastgood/mirror"
 
 
 def test_what_a_look_has_copied_is_told_once_it_is_in_the_mirror(checkpoint: Path, clock: Clock) -> None:
@@ -471,7 +471,7 @@ def test_what_a_look_has_copied_is_told_once_it_is_in_the_mirror(checkpoint: Pat
     writer = MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer="w",
         now_ms=clock,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trips import fewest
 
-from lastgood.observe.advice_facts import advice_facts
+from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.records.record import Progress, Record
@@ -43,11 +43,11 @@ def progress(batch_id: int, at_ms: int) -> Progress:
 
 
 def test_nothing_around_is_nothing_known(checkpoint: Path, tmp_path: Path) -> None:
-    assert advice_facts(gather(resolve_target(str(checkpoint))), mounts=tmp_path / "none") == AdviceFacts()
+    assert find_advice_facts(gather(resolve_target(str(checkpoint))), mounts=tmp_path / "none") == AdviceFacts()
 
 
 def test_what_the_user_says_is_passed_on(checkpoint: Path, tmp_path: Path) -> None:
-    found = advice_facts(
+    found = find_advice_facts(
         gather(resolve_target(str(checkpoint))), max_downtime_ms=7, spark="4.2", mounts=tmp_path / "none"
     )
     assert (found.max_downtime_ms, found.spark) == (7, "4.2")
@@ -65,14 +65,14 @@ def test_only_a_disk_of_this_machine_counts_as_one(checkpoint: Path, tmp_path: P
         (("broken",), None),
     ]
     for lines, expected in asked:
-        assert advice_facts(evidence, mounts=mounts(tmp_path, *lines)).filesystem == expected
+        assert find_advice_facts(evidence, mounts=mounts(tmp_path, *lines)).filesystem == expected
 
 
 def test_a_mount_point_with_a_blank_is_understood(tmp_path: Path) -> None:
     folder = tmp_path / "my disk" / "orders"
     CheckpointBuilder(folder).run(1)
     listed = mounts(tmp_path, "/dev/a / nfs", f"/dev/b {tmp_path}/my\\040disk xfs")
-    assert advice_facts(gather(resolve_target(str(folder))), mounts=listed).filesystem == "xfs"
+    assert find_advice_facts(gather(resolve_target(str(folder))), mounts=listed).filesystem == "xfs"
 
 
 @pytest.mark.parametrize(
@@ -91,26 +91,26 @@ def test_a_table_around_the_checkpoint_is_seen(
     table = tmp_path / above
     (table / sign).parent.mkdir(parents=True)
     (table / sign).touch()
-    assert advice_facts(gather(resolve_target(str(checkpoint)))).table == TableAround(str(table), kind)
+    assert find_advice_facts(gather(resolve_target(str(checkpoint)))).table == TableAround(str(table), kind)
 
 
 def test_a_file_that_is_only_called_like_metadata_makes_no_table(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata/orders.metadata.json").touch()
-    assert advice_facts(gather(resolve_target(str(checkpoint)))).table is None
+    assert find_advice_facts(gather(resolve_target(str(checkpoint)))).table is None
 
 
 def test_a_checkpoint_above_another_is_no_table(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint.parent).run(1)
-    assert advice_facts(gather(resolve_target(str(checkpoint)))).table is None
+    assert find_advice_facts(gather(resolve_target(str(checkpoint)))).table is None
 
 
 def test_times_are_asked_only_where_few_batches_are_left(checkpoint: Path) -> None:
-    assert advice_facts(gather(resolve_target(str(checkpoint)))).metadata_modified_ms is None
+    assert find_advice_facts(gather(resolve_target(str(checkpoint)))).metadata_modified_ms is None
     query = CheckpointBuilder(checkpoint)
     query.run(20)
     query.purge(retain=3)
-    found = advice_facts(gather(resolve_target(str(checkpoint))))
+    found = find_advice_facts(gather(resolve_target(str(checkpoint))))
     assert found.metadata_modified_ms is not None
     assert found.oldest_plan_modified_ms is not None
     assert found.metadata_modified_ms <= found.oldest_plan_modified_ms
@@ -119,7 +119,7 @@ def test_times_are_asked_only_where_few_batches_are_left(checkpoint: Path) -> No
 def test_batches_and_runs_come_from_the_records_beside_the_checkpoint(checkpoint: Path) -> None:
     record(checkpoint, progress(3, 1000))
     record(checkpoint, progress(4, 2000), name="1795220516999-78.000001.jsonl")
-    found = advice_facts(gather(resolve_target(str(checkpoint))))
+    found = find_advice_facts(gather(resolve_target(str(checkpoint))))
     assert [each.batch_id for each in found.batches] == [3, 4]
     assert [(each.first_ms, each.last_ms) for each in found.runs] == [(1000, 2000)]
 
@@ -130,7 +130,7 @@ def test_what_does_not_answer_is_not_known(checkpoint: Path) -> None:
     silent = RefusingStorage(
         evidence.location.sibling(".lastgood"), parse_location(str(checkpoint.parent / "_delta_log"))
     )
-    found = advice_facts(_with(evidence, silent))
+    found = find_advice_facts(_with(evidence, silent))
     assert (found.batches, found.table) == ((), None)
 
 
@@ -140,7 +140,7 @@ def test_it_costs_a_few_round_trips(checkpoint: Path) -> None:
 
     def measure() -> int:
         slow = SlowStorage(seconds=0.05)
-        assert len(advice_facts(_with(evidence, slow)).batches) == 1
+        assert len(find_advice_facts(_with(evidence, slow)).batches) == 1
         return slow.round_trips
 
     assert fewest(measure, enough=3) <= 3
@@ -148,7 +148,7 @@ def test_it_costs_a_few_round_trips(checkpoint: Path) -> None:
 
 def test_on_another_storage_the_disks_of_this_machine_do_not_matter(checkpoint: Path, tmp_path: Path) -> None:
     asked = _with(gather(resolve_target(str(checkpoint))), SlowStorage(seconds=0))
-    assert advice_facts(asked, mounts=mounts(tmp_path, "/dev/a / ext4")).filesystem is None
+    assert find_advice_facts(asked, mounts=mounts(tmp_path, "/dev/a / ext4")).filesystem is None
 
 
 def _with(evidence: OpenQuery, storage: Any) -> OpenQuery:

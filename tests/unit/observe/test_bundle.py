@@ -25,8 +25,8 @@ from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.errors import StorageError, UsageError
 from lastgood.failures.classify import CodeLine, Failure, OffsetsNamed
 from lastgood.failures.failure_class import FailureClass
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.advice_facts import advice_facts
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.observe.open_query import MirrorUse, OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
@@ -269,7 +269,7 @@ def mirror(checkpoint: Path) -> None:
     writer = MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=target,
         writer="w",
         now_ms=lambda: STARTED_MS,
@@ -305,7 +305,7 @@ def test_mirror_and_records_come_along(checkpoint: Path, saved: Path) -> None:
     save_bundle(saved, replace(evidence, seen=world(evidence)))
     with open_bundle(saved) as bundle:
         read = bundle.query(batches=BATCHES)
-        facts = advice_facts(read)
+        facts = find_advice_facts(read)
     assert read.query_id == QUERY_ID
     assert list(read.records()) == list(evidence.records()) == [0, 1, 2]
     assert [each.batch_id for each in facts.batches] == [2]

@@ -9,7 +9,7 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.errors import UsageError
-from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.lab.ports import LOOPBACK, find_free_port
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.open_query import OpenQuery, gather
@@ -88,7 +88,7 @@ def test_a_sink_that_does_not_answer_is_unknown_to_all(
 
 def test_a_broker_that_cannot_be_reached_is_asked_once(fleet: list[OpenQuery], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_cluster, "_GRACE_SECONDS", 0.1)
-    found = look_around_all(fleet, EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}"), now_ms=NOW)
+    found = look_around_all(fleet, EvidenceOptions(kafka=f"{LOOPBACK}:{find_free_port()}"), now_ms=NOW)
     one, other, none = (each.seen.kafka for each in found)
     assert one is not None
     assert one.unknown is not None

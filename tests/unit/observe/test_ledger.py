@@ -15,22 +15,22 @@ from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.schema import LedgerMissingError
 from lastgood.ledger.store import Ledger
 from lastgood.ledger.url import LedgerUrlError, parse_place
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.ledger import (
     Filled,
     add_copies,
-    asked_ledger,
-    chosen_ledger,
+    choose_ledger,
     fill_from_mirror,
     fill_from_records,
     fill_ledger,
-    filled_until,
-    snapshot,
+    open_asked_ledger,
+    read_filled_until,
+    take_snapshot,
 )
 from lastgood.observe.open_query import BatchUnknownError
 from lastgood.settings.target import Target, resolve_target
 from lastgood.spark.agent.files import RecordFileWriter, encode_records
-from lastgood.spark.record_sinks import records_folder
+from lastgood.spark.record_sinks import locate_records
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -57,7 +57,7 @@ class Mirrored:
         MirrorWriter(
             self.location,
             storage=LocalStorage(),
-            folder=mirror_folder(self.location),
+            folder=locate_mirror(self.location),
             target=LocalWriter(),
             writer=writer,
             now_ms=lambda: self.now_ms,
@@ -112,7 +112,7 @@ def test_only_what_the_mirror_has_seen_since_is_given_again(mirrored: Mirrored, 
     mirrored.query.run(3)
     mirrored.look()
     assert fill_from_mirror(mirrored.location, ledger, LocalStorage()) == 8
-    assert filled_until(mirrored.location, ledger) == mirrored.now_ms
+    assert read_filled_until(mirrored.location, ledger) == mirrored.now_ms
     mirrored.look()
     mirrored.query.run(1)
     mirrored.look()
@@ -120,7 +120,7 @@ def test_only_what_the_mirror_has_seen_since_is_given_again(mirrored: Mirrored, 
     assert fill_from_mirror(mirrored.location, ledger, LocalStorage()) == 10  # what came within an hour comes again
     mirrored.look()
     assert fill_from_mirror(mirrored.location, ledger, LocalStorage()) == 2
-    assert filled_until(mirrored.location, ledger) == seen_ms
+    assert read_filled_until(mirrored.location, ledger) == seen_ms
     assert ids(ledger, mirrored.location) == [0, 1, 2, 3]
 
 
@@ -128,7 +128,7 @@ def test_filling_that_is_stopped_begins_there_again(mirrored: Mirrored, ledger: 
     mirrored.query.run(3)
     mirrored.look()
     assert fill_from_mirror(mirrored.location, ledger, LocalStorage(), go_on=lambda: False) == 0
-    assert (ids(ledger, mirrored.location), filled_until(mirrored.location, ledger)) == ([], -1)
+    assert (ids(ledger, mirrored.location), read_filled_until(mirrored.location, ledger)) == ([], -1)
     assert fill_from_mirror(mirrored.location, ledger, LocalStorage()) == 8
 
 
@@ -161,7 +161,7 @@ def test_damaged_and_foreign_files_say_nothing(mirrored: Mirrored, ledger: Ledge
     mirrored.query.run(2)
     (mirrored.query.folder / "offsets/1").write_bytes(b"v1\n{")
     (mirrored.query.folder / "commits/0").write_bytes(b"")
-    add_copies(mirrored.location, snapshot(mirrored.location), ledger, Teller.CHECKPOINT)
+    add_copies(mirrored.location, take_snapshot(mirrored.location), ledger, Teller.CHECKPOINT)
     (query,) = ledger.queries()
     found = ledger.batches(query, [0, 1])
     assert (found[0].plan is not None, found[0].commit) == (True, None)
@@ -177,7 +177,7 @@ def test_files_are_a_source_without_ranges(tmp_path: Path, ledger: Ledger) -> No
 
 @pytest.fixture
 def records(tmp_path: Path) -> Location:
-    return records_folder(parse_location(str(tmp_path / "checkpoint")))
+    return locate_records(parse_location(str(tmp_path / "checkpoint")))
 
 
 def test_records_are_read_on_from_where_reading_ended(records: Location, ledger: Ledger) -> None:
@@ -221,27 +221,27 @@ def test_records_beside_the_checkpoint_are_filled_in(mirrored: Mirrored, records
 def test_ledger_is_the_one_named_else_configured_else_in_the_environment() -> None:
     configured = Target("/chk", ledger=parse_place("/b.db"))
     env = {"LASTGOOD_LEDGER": "/c.db"}
-    assert str(chosen_ledger("/a.db", configured, env)) == "sqlite:////a.db"
-    assert str(chosen_ledger(None, configured, env)) == "sqlite:////b.db"
-    assert str(chosen_ledger(None, Target("/chk"), env)) == "sqlite:////c.db"
-    assert chosen_ledger(None, Target("/chk"), {}) is None
+    assert str(choose_ledger("/a.db", configured, env)) == "sqlite:////a.db"
+    assert str(choose_ledger(None, configured, env)) == "sqlite:////b.db"
+    assert str(choose_ledger(None, Target("/chk"), env)) == "sqlite:////c.db"
+    assert choose_ledger(None, Target("/chk"), {}) is None
     with pytest.raises(LedgerUrlError):
-        chosen_ledger("mysql://db", Target("/chk"), {})
+        choose_ledger("mysql://db", Target("/chk"), {})
 
 
 def test_ledger_that_is_not_named_may_be_missing(tmp_path: Path) -> None:
     env = {"LASTGOOD_LEDGER": str(tmp_path / "none.db")}
-    with asked_ledger(resolve_target("/chk"), None, environment=env) as opened:
+    with open_asked_ledger(resolve_target("/chk"), None, environment=env) as opened:
         assert opened is None
     with (
         pytest.raises(BatchUnknownError) as unknown,
-        asked_ledger(resolve_target("/chk"), None, environment=env),
+        open_asked_ledger(resolve_target("/chk"), None, environment=env),
     ):
         raise BatchUnknownError("batch 7 is not known")
     assert unknown.value.effect == f"the ledger sqlite:///{tmp_path}/none.db could not be asked: there is no ledger"
     with (
         pytest.raises(LedgerMissingError),
-        asked_ledger(resolve_target("/chk"), str(tmp_path / "none.db"), environment={}),
+        open_asked_ledger(resolve_target("/chk"), str(tmp_path / "none.db"), environment={}),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -251,6 +251,6 @@ def test_ledger_without_its_library_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with (
         pytest.raises(ExtraMissingError),
-        asked_ledger(resolve_target("/chk"), "postgresql://db/streams", environment={}),
+        open_asked_ledger(resolve_target("/chk"), "postgresql://db/streams", environment={}),
     ):
         pass

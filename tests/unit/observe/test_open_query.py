@@ -8,15 +8,15 @@ import pytest
 from trips import fewest
 
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe import open_query as operation
 from lastgood.observe.open_query import (
     BatchUnknownError,
     CheckpointMissingError,
-    batch_unknown,
+    collect_mirrored_batches,
     gather,
-    lineage,
-    mirrored_batches,
+    make_batch_unknown_error,
+    trace_lineage,
 )
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
@@ -38,7 +38,7 @@ def mirror(checkpoint: Path, *, at_ms: int = STARTED_MS) -> None:
     writer = MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer=f"w{at_ms}",
         now_ms=lambda: at_ms,
@@ -99,8 +99,8 @@ def test_only_copies_of_the_query_itself_count_and_its_forerunners_are_its_linea
     mirror(checkpoint, at_ms=STARTED_MS + 1)
     found = gather(resolve_target(str(checkpoint)))
     assert list(found.records()) == [0, 1]
-    assert [former.query_id for former in lineage(found)] == [OTHER_ID, QUERY_ID]
-    assert len(lineage(found)[0].copies) == 20
+    assert [former.query_id for former in trace_lineage(found)] == [OTHER_ID, QUERY_ID]
+    assert len(trace_lineage(found)[0].copies) == 20
     shutil.rmtree(checkpoint)
     assert list(gather(resolve_target(str(checkpoint))).records()) == [0, 1]
 
@@ -154,11 +154,11 @@ def test_a_pipelines_name_is_resolved(purged: Path, tmp_path: Path) -> None:
 
 
 def test_a_batch_that_nobody_knows_names_those_that_are(purged: Path) -> None:
-    error = batch_unknown(gather(resolve_target(str(purged))), 42)
+    error = make_batch_unknown_error(gather(resolve_target(str(purged))), 42)
     assert isinstance(error, BatchUnknownError)
     assert (error.found, error.next) == ("batches 0 to 20", f"lastgood inspect {purged}")
     shutil.rmtree(f"{purged}.lastgood")
-    assert batch_unknown(gather(resolve_target(str(purged))), 3).found == "batches 17 to 20"
+    assert make_batch_unknown_error(gather(resolve_target(str(purged))), 3).found == "batches 17 to 20"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 150])
@@ -224,7 +224,7 @@ def test_a_compact_file_that_is_too_large_to_be_read_for_nothing_is_read_when_it
 def test_of_the_mirror_only_what_is_asked_for_is_parsed(purged: Path) -> None:
     found = gather(resolve_target(str(purged)))
     assert list(found.records([3, 19])) == [3, 17, 18, 19, 20]
-    batches = mirrored_batches(found.copies)
+    batches = collect_mirrored_batches(found.copies)
     assert list(batches) == list(range(20))
     assert batches[3].record(3) == found.records()[3]
 

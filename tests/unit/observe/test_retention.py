@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.observe.retention import Retention, retention_of
+from lastgood.observe.retention import Retention, ask_retention
 from lastgood.settings.config import Kafka
 from lastgood.settings.target import Target
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -41,26 +41,26 @@ def subjects(found: Retention) -> list[str]:
 
 def test_what_a_running_query_reads_is_told_by_its_logs(target: Target, tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk").run(3)
-    found = retention_of(replace(target, topics=()))
+    found = ask_retention(replace(target, topics=()))
     assert (subjects(found), found.unknown) == (["orders"], None)
 
 
 def test_a_retention_that_suffices_and_a_query_without_the_key_are_no_warning(target: Target) -> None:
-    assert retention_of(replace(target, max_downtime_ms=HOUR_MS)) == Retention()
-    assert retention_of(replace(target, max_downtime_ms=None)) == Retention()
+    assert ask_retention(replace(target, max_downtime_ms=HOUR_MS)) == Retention()
+    assert ask_retention(replace(target, max_downtime_ms=None)) == Retention()
 
 
 def test_a_query_that_reads_files_has_no_topic(target: Target, tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk", FileInput()).run(2)
-    assert retention_of(replace(target, topics=())) == Retention()
+    assert ask_retention(replace(target, topics=())) == Retention()
 
 
 def test_whatever_hinders_is_said(target: Target, tmp_path: Path) -> None:
     silent = broker(tmp_path, unknown="no broker answers")
-    assert retention_of(replace(target, kafka=silent)).unknown == "no broker answers"
-    assert "names no broker" in (retention_of(replace(target, kafka=None)).unknown or "")
+    assert ask_retention(replace(target, kafka=silent)).unknown == "no broker answers"
+    assert "names no broker" in (ask_retention(replace(target, kafka=None)).unknown or "")
     gone = replace(target, kafka=Kafka(bootstrap=str(tmp_path / "gone.json")))
-    assert "there is no such file" in (retention_of(gone).unknown or "")
+    assert "there is no such file" in (ask_retention(gone).unknown or "")
     denied = {"partitions": {"0": {}}, "config_unknown": "TOPIC_AUTHORIZATION_FAILED"}
-    refused = retention_of(replace(target, kafka=broker(tmp_path, topics={"orders": denied})))
+    refused = ask_retention(replace(target, kafka=broker(tmp_path, topics={"orders": denied})))
     assert refused == Retention(unknown="orders: TOPIC_AUTHORIZATION_FAILED")

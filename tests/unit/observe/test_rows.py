@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lastgood.observe.open_query import MirrorUse, gather
-from lastgood.observe.rows import AllRows, rows_of
+from lastgood.observe.rows import AllRows, make_rows
 from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -16,7 +16,7 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
     (tmp_path / "offsets/90").unlink()
     rows = AllRows(gather(resolve_target(str(tmp_path)), batches=2, mirror=MirrorUse.ALWAYS))
     met = list(rows)
-    assert met == list(rows_of(gather(resolve_target(str(tmp_path)))))[::-1]
+    assert met == list(make_rows(gather(resolve_target(str(tmp_path)))))[::-1]
     assert (met[0].batch, met[0].committed, met[-1].batch) == (150, False, 0)
     assert met[-1].reads[0].count == 10
     assert (met[150 - 91].reads[0].ranges, met[150 - 92].reads[0].count) == (None, 10)

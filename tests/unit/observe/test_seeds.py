@@ -12,13 +12,13 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from planning import broker
 
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.errors import StorageError, UsageError
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.positions import MARGIN_MS, StartChoice
-from lastgood.observe.seeds import other_seeds, seed
-from lastgood.observe.survey import survey, with_repair_facts
+from lastgood.observe.seeds import list_other_seeds, make_seed
+from lastgood.observe.survey import add_repair_facts, survey
 from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
@@ -50,17 +50,17 @@ def looked(*tables: str, facts: KafkaFacts | None = None) -> OpenQuery:
     options = EvidenceOptions(sinks=tables, topics=("orders",))
     found = survey(resolve_target("chk"), evidence=options, may_be_missing=True)
     found = replace(found, seen=replace(found.seen, kafka=facts))
-    return with_repair_facts(found)
+    return add_repair_facts(found)
 
 
 def test_rows_are_measured_against_where_the_source_began(tmp_path: Path) -> None:
     write("table", range(4, 9))
     by_rows = StartChoice(offset_columns=COLUMNS)
-    assert seed(looked("table"), by_rows).extent.word is LOSSY  # type: ignore[union-attr]
+    assert make_seed(looked("table"), by_rows).extent.word is LOSSY  # type: ignore[union-attr]
     folder = tmp_path / "chk/sources/0"
     folder.mkdir(parents=True)
     (folder / "0").write_bytes(b'\0v1\n{"orders":{"0":4}}')
-    found = seed(looked("table"), by_rows)
+    found = make_seed(looked("table"), by_rows)
     assert found.extent is not None
     assert (found.extent.word, found.offsets) == (EXACT, {"0": {"orders": {0: 9}}})
 
@@ -69,11 +69,11 @@ def test_query_whose_id_is_known_is_the_only_one_that_may_write() -> None:
     write("table", range(3))
     write("table", range(3, 5), batch=1, query_id=OTHER_ID)
     by_rows = StartChoice(offset_columns=COLUMNS)
-    lost = seed(looked("table"), by_rows).extent
+    lost = make_seed(looked("table"), by_rows).extent
     assert lost is not None
     assert (lost.word, "others write to" in lost.rests_on[1]) == (TWICE, True)
     CheckpointBuilder(Path("chk")).run(1)
-    known = seed(looked("table"), by_rows).extent
+    known = make_seed(looked("table"), by_rows).extent
     assert known is not None
     assert known.rests_on[-1].endswith(f"too: {OTHER_ID}")
 
@@ -81,7 +81,7 @@ def test_query_whose_id_is_known_is_the_only_one_that_may_write() -> None:
 def test_further_sink_is_not_measured_by_the_rows_of_one() -> None:
     write("table", range(3))
     Path("files/_spark_metadata").mkdir(parents=True)
-    found = seed(looked("table", "files"), StartChoice(offset_columns=COLUMNS)).extent
+    found = make_seed(looked("table", "files"), StartChoice(offset_columns=COLUMNS)).extent
     assert found is not None
     assert (found.word, found.rests_on[1]) == (LOSSY, "how far 1 other sink has come, its rows do not tell")
 
@@ -90,7 +90,7 @@ def test_which_of_two_tables_is_meant_has_to_be_said() -> None:
     write("one", range(3))
     write("two", range(3))
     with pytest.raises(UsageError, match="which table"):
-        seed(looked("one", "two"), StartChoice(offset_columns=COLUMNS))
+        make_seed(looked("one", "two"), StartChoice(offset_columns=COLUMNS))
 
 
 def test_table_without_a_row_of_the_topic_is_refused() -> None:
@@ -98,7 +98,7 @@ def test_table_without_a_row_of_the_topic_is_refused() -> None:
     CheckpointBuilder(Path("chk")).run(1)
     Path("chk/offsets/0").write_bytes(Path("chk/offsets/0").read_bytes().replace(b"orders", b"bills"))
     with pytest.raises(UsageError, match="no row of a topic") as caught:
-        seed(looked("table"), StartChoice(offset_columns=COLUMNS))
+        make_seed(looked("table"), StartChoice(offset_columns=COLUMNS))
     assert (caught.value.found, caught.value.expected) == ("orders", "bills")
 
 
@@ -112,16 +112,16 @@ def test_table_without_a_row_of_the_topic_is_refused() -> None:
 )
 def test_rows_of_a_table_whose_newest_may_be_elsewhere_are_not_gone_by(action: dict[str, object]) -> None:
     write("table", range(3))
-    (Path("table/_delta_log") / commit_name(1)).write_text(json.dumps(action))
+    (Path("table/_delta_log") / name_commit(1)).write_text(json.dumps(action))
     with pytest.raises(StorageError, match="cannot be asked for its offsets"):
-        seed(looked("table"), StartChoice(offset_columns=COLUMNS))
+        make_seed(looked("table"), StartChoice(offset_columns=COLUMNS))
 
 
 def test_other_ways_are_offered_with_the_options_that_ask_for_them() -> None:
     write("table", [0, 1, 3])
     found = looked("table", facts=broker((0, 9)))
-    goal = seed(found, StartChoice(offset_columns=COLUMNS))
-    assert [options for _, options in other_seeds(found, goal)] == [
+    goal = make_seed(found, StartChoice(offset_columns=COLUMNS))
+    assert [options for _, options in list_other_seeds(found, goal)] == [
         ("--at", '{"orders": {"0": 4}}'),
         ("--earliest",),
     ]
@@ -135,7 +135,7 @@ def test_own_commits_tell_the_time_whoever_else_writes() -> None:
     CheckpointBuilder(Path("chk")).run(3)
     asked = {times[2] - MARGIN_MS: {"orders": {0: FoundRecord(3), 1: FoundRecord(4)}}}
     found = looked("table", facts=replace(broker((0, 9), (0, 9)), first_at=asked))
-    goal = seed(found, StartChoice(at_last_commit=True))
+    goal = make_seed(found, StartChoice(at_last_commit=True))
     assert goal.offsets == {"0": {"orders": {0: 3, 1: 4}}}
     assert goal.extent is not None
     assert goal.extent.rests_on[0].startswith("the time of version 2 of")

@@ -7,8 +7,8 @@ import pytest
 from planning import query
 
 from lastgood.observe.open_query import OpenQuery, gather
-from lastgood.observe.rows import rows_of
-from lastgood.observe.shown import ShownBatch, SinkComparison, shown_batch
+from lastgood.observe.rows import make_rows
+from lastgood.observe.shown import ShownBatch, SinkComparison, find_shown_batch
 from lastgood.query.sinks import Shown
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
@@ -31,7 +31,7 @@ def sink(*batches: CommittedBatch, last: int | None = 7, complete_from: int | No
 
 
 def look(found: SinkEvidence, batch_id: int) -> ShownBatch:
-    return shown_batch(found, batch_id, [batch for batch in found.batches if batch.batch_id == batch_id])
+    return find_shown_batch(found, batch_id, [batch for batch in found.batches if batch.batch_id == batch_id])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def evidence(tmp_path: Path) -> OpenQuery:
 def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: OpenQuery) -> None:
     other = sink(*(CommittedBatch(each, each) for each in range(3)), last=2, complete_from=0)
     comparison = SinkComparison(evidence, [sink(*BATCHES), other])
-    held = {row.batch: [each.difference for each in comparison.of(row)] for row in rows_of(evidence)}
+    held = {row.batch: [each.difference for each in comparison.of(row)] for row in make_rows(evidence)}
     assert held == {
         0: [None, None],
         1: [None, None],
@@ -113,7 +113,7 @@ def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: OpenQuer
         3: ["taken back in the sink", None],
         4: [None, None],
     }
-    last = list(rows_of(evidence))[-1]
+    last = list(make_rows(evidence))[-1]
     assert [each.to_json()["shown"] for each in comparison.of(last)] == ["live", "absent"]
     assert comparison.of(last)[0].to_json()["difference"] is None
 
@@ -131,7 +131,7 @@ def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: OpenQu
 def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     evidence = gather(resolve_target(str(tmp_path)))
-    newest = next(row for row in rows_of(evidence) if row.batch == 3)
+    newest = next(row for row in make_rows(evidence) if row.batch == 3)
     for ahead_ms, told in ((400_000, "of an older plan in the sink"), (-500, None)):
         at_ms = STARTED_MS + 3000 - ahead_ms
         table = replace(sink(CommittedBatch(3, 3, committed_at_ms=at_ms), last=3), skips_up_to=3)

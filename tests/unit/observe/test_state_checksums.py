@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, crc32c
+from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, compute_crc32c
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.observe import state_checksums
-from lastgood.observe.state_checksums import unsound_state
+from lastgood.observe.state_checksums import find_unsound_state
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.prediction.skipping import versions_loaded
+from lastgood.query.prediction.skipping import list_versions_loaded
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 def unsound(folder: Path) -> Mapping[str, Unsound]:
     location = parse_location(str(folder))
     checkpoint = read_checkpoint(LocalStorage(), location)
-    return unsound_state(LocalStorage(), location, checkpoint, versions_loaded(checkpoint, ()))
+    return find_unsound_state(LocalStorage(), location, checkpoint, list_versions_loaded(checkpoint, ()))
 
 
 def report(folder: Path, spark: SparkVersion) -> Report:
@@ -61,7 +61,7 @@ def spark_checksum(path: Path) -> None:
     content = path.read_bytes()
     empty = SparkChecksum(0, 0, {"algorithm": "CRC32C", "value": 0, "mainFileSize": 0})
     path.with_name(f"{path.name}.crc").write_bytes(empty.for_content(content).to_bytes())
-    assert crc32c(b"123456789") == 0xE3069283
+    assert compute_crc32c(b"123456789") == 0xE3069283
 
 
 @pytest.mark.parametrize("name", [ROCKSDB, HDFS, "4.0-agg-rocksdb-changelog-healthy", "4.3-agg-rocksdb-ckptv2-healthy"])

@@ -11,11 +11,11 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.asked import Asked
 from lastgood.errors import ExtraMissingError, UsageError
-from lastgood.lab.ports import LOOPBACK, free_port
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import EvidenceOptions, asked_of, options_of
+from lastgood.lab.ports import LOOPBACK, find_free_port
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.observe.evidence import EvidenceOptions, make_asked, parse_options
 from lastgood.observe.open_query import OpenQuery, gather
-from lastgood.observe.surroundings import look_around, reading
+from lastgood.observe.surroundings import look_around, make_reading
 from lastgood.query.kafka import Reading
 from lastgood.query.observation import Observation
 from lastgood.settings.config import Config, Kafka
@@ -54,7 +54,7 @@ def facts(tmp_path: Path) -> str:
 
 def mirror(checkpoint: Path) -> None:
     location = parse_location(str(checkpoint))
-    folder = mirror_folder(location)
+    folder = locate_mirror(location)
     storage = LocalStorage()
     MirrorWriter(
         location, storage=storage, folder=folder, target=LocalWriter(), writer="w", now_ms=lambda: STARTED_MS
@@ -127,7 +127,7 @@ def test_a_broker_that_cannot_be_reached_is_an_answer(
 ) -> None:
     monkeypatch.setattr(kafka_cluster, "_GRACE_SECONDS", 0.1)
     CheckpointBuilder(checkpoint).run(3)
-    found = look(checkpoint, kafka=f"{LOOPBACK}:{free_port()}", sinks=(str(table),), headroom=True)
+    found = look(checkpoint, kafka=f"{LOOPBACK}:{find_free_port()}", sinks=(str(table),), headroom=True)
     assert found.kafka is not None
     assert found.kafka.unknown is not None
     assert found.kafka.topics["orders"].unknown == found.kafka.unknown
@@ -208,13 +208,13 @@ def test_what_is_said_counts_before_the_configuration() -> None:
 def test_the_word_for_a_source_is_kept_among_the_others() -> None:
     for vouched in (True, False):
         said = EvidenceOptions(("a",), "b:9092", ("t",), source_replays=vouched)
-        assert options_of(said.words()) == said
+        assert parse_options(said.words()) == said
         assert ("--source-replays" in said.words()) is vouched
 
 
 def test_options_can_be_typed_again() -> None:
     said = EvidenceOptions(("a", "b"), "k:1", ("t",), "p.*", Path("s.properties"), "etl")
-    assert options_of(said.words()) == said
+    assert parse_options(said.words()) == said
     assert said.words() == (
         *("--sink", "a", "--sink", "b", "--kafka", "k:1", "--kafka-config", "s.properties"),
         *("--topic", "t", "--subscribe-pattern", "p.*", "--txn-app-id", "etl"),
@@ -226,7 +226,7 @@ def test_a_query_stands_where_its_newest_committed_batch_ends(checkpoint: Path) 
     query = CheckpointBuilder(checkpoint)
     query.run(3)
     query.plan()
-    found = reading(gather(resolve_target(str(checkpoint)), batches=2))
+    found = make_reading(gather(resolve_target(str(checkpoint)), batches=2))
     planned, committed = ReadUpTo(STARTED_MS + 3000, {0: 20, 1: 20}), ReadUpTo(STARTED_MS + 2000, {0: 15, 1: 15})
     assert found == Reading(
         ("orders",),
@@ -242,13 +242,13 @@ def test_before_its_first_commit_it_stands_where_its_sources_began(checkpoint: P
     planned = {"orders": (ReadUpTo(STARTED_MS, {0: 5, 1: 5}),)}
     after = (STARTED_MS + 1, STARTED_MS + 1 + MAX_CLOCK_SKEW_MS, FROM_THE_FIRST_MS)
     expected = Reading(("orders",), {"orders": {0: 0, 1: 0}}, None, planned, after)
-    assert reading(gather(resolve_target(str(checkpoint)), batches=2)) == expected
+    assert make_reading(gather(resolve_target(str(checkpoint)), batches=2)) == expected
 
 
 def test_without_any_commit_the_newest_plan_is_run_again(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(4)
     shutil.rmtree(checkpoint / "commits")
-    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert make_reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_a_lost_checkpoint_stands_where_its_mirror_does(checkpoint: Path) -> None:
@@ -257,14 +257,14 @@ def test_a_lost_checkpoint_stands_where_its_mirror_does(checkpoint: Path) -> Non
     query.plan()
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
-    assert reading(gather(resolve_target(str(checkpoint)))).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert make_reading(gather(resolve_target(str(checkpoint)))).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_of_several_sources_on_one_partition_the_lowest_counts(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(2)
     plan = checkpoint / "offsets" / "1"
     plan.write_text(plan.read_text() + '\n{"orders":{"0":7},"more":{"0":1}}')
-    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {
+    assert make_reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {
         "orders": {0: 7, 1: 10},
         "more": {0: 1},
     }
@@ -274,7 +274,7 @@ def test_a_damaged_plan_is_read_from_the_mirror(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     mirror(checkpoint)
     (checkpoint / "offsets" / "2").write_bytes(b"")
-    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert make_reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_words_that_are_kept_hold_no_password_and_are_understood_again() -> None:
@@ -282,24 +282,24 @@ def test_words_that_are_kept_hold_no_password_and_are_understood_again() -> None
         sinks=("postgresql://me:secret@host/db", "delta:/lake/t"), kafka="broker:9092", topics=("a",)
     )
     assert "secret" not in " ".join(options.words())
-    again = options_of(options.words())
+    again = parse_options(options.words())
     assert again.sinks == ("postgresql://me@host/db", "delta:/lake/t")
     assert (again.kafka, again.topics) == ("broker:9092", ("a",))
     with pytest.raises(UsageError):
-        options_of(("--sinks", "x"))
+        parse_options(("--sinks", "x"))
 
 
 def test_a_pipeline_is_named_and_only_what_is_said_beyond_its_configuration() -> None:
     kafka = Kafka(bootstrap="b:9092", config=Path("client.properties"))
     target = Target("/chk", "sqlite:///f.db", kafka, topics=("orders",), name="orders")
-    asked = asked_of(target, EvidenceOptions(topics=("more",)).of(target), spark="4.0", fail_on_data_loss=False)
+    asked = make_asked(target, EvidenceOptions(topics=("more",)).of(target), spark="4.0", fail_on_data_loss=False)
     assert asked == Asked("orders", ("--topic", "more"), ("--spark", "4.0", "--fail-on-data-loss", "false"))
 
 
 def test_a_location_is_told_with_all_that_the_configuration_knows() -> None:
     config = Config(Path("other.toml"))
     target = Target("/chk", "postgresql://me:secret@db/f", Kafka(bootstrap="b:9092"), config=config)
-    asked = asked_of(target, EvidenceOptions())
+    asked = make_asked(target, EvidenceOptions())
     assert asked.about("/chk") == Asked(
         "/chk", ("--sink", "postgresql://me@db/f", "--kafka", "b:9092"), policy="other.toml"
     )

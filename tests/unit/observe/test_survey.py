@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.survey import survey, with_repair_facts
+from lastgood.observe.survey import add_repair_facts, survey
 from lastgood.operations.backup import create
 from lastgood.planning.repairs.lost import RETAINED
 from lastgood.recovery.plans import PlanOptions, make_plan
@@ -38,7 +38,7 @@ def mirrored(query: CheckpointBuilder, sink: int | None = None) -> tuple[int, se
             (log / str(number)).write_bytes(b"v1")
         sinks = (f"file:{log.parent}",)
     seen = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions(sinks=sinks))
-    found = with_repair_facts(seen).seen.repair.mirror
+    found = add_repair_facts(seen).seen.repair.mirror
     plans = [int(path.rpartition("/")[2]) for path in found if path.startswith("offsets/")]
     return min(plans), {path for path in found if not path.startswith(("offsets/", "commits/"))}
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
+from lastgood.checkpoint.file_logs import SourceFile, make_source_log_entry
 from lastgood.observe import unread_files as module
 from lastgood.observe.open_query import OpenQuery, gather
-from lastgood.observe.unread_files import files_after, unread_files
+from lastgood.observe.unread_files import find_files_after, find_unread_files
 from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import FileState
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -27,16 +27,16 @@ def evidence(builder: CheckpointBuilder) -> OpenQuery:
 def note(builder: CheckpointBuilder, log_id: int, *files: Path) -> None:
     """The source notes files down, and no plan is written."""
     noted = [SourceFile(f"file://{file}", file.stat().st_mtime_ns // 1_000_000, log_id) for file in files]
-    (builder.folder / f"sources/0/{log_id}").write_bytes(source_log_entry(noted).raw)
+    (builder.folder / f"sources/0/{log_id}").write_bytes(make_source_log_entry(noted).raw)
 
 
 def states(builder: CheckpointBuilder) -> list[tuple[int, FileState]]:
-    return [(each.file.log_id, each.state) for facts in unread_files(evidence(builder)).values() for each in facts]
+    return [(each.file.log_id, each.state) for facts in find_unread_files(evidence(builder)).values() for each in facts]
 
 
 def test_nothing_is_looked_up_where_every_file_was_read(builder: CheckpointBuilder) -> None:
     builder.run(3)
-    assert unread_files(evidence(builder)) == {}
+    assert find_unread_files(evidence(builder)) == {}
 
 
 def test_files_of_a_planned_batch_are_looked_up(builder: CheckpointBuilder) -> None:
@@ -74,13 +74,13 @@ def test_files_of_a_first_batch_that_was_never_planned_are_looked_up(
 def test_source_that_is_no_folder_of_files_has_none(tmp_path: Path) -> None:
     kafka = CheckpointBuilder(tmp_path / "checkpoint")
     kafka.plan()
-    assert unread_files(evidence(kafka)) == {}
+    assert find_unread_files(evidence(kafka)) == {}
 
 
 def test_one_stands_for_all_that_were_too_many(builder: CheckpointBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FILES_MAX", 3)
     builder.run(4)
-    (facts,) = files_after(evidence(builder), 0).values()
+    (facts,) = find_files_after(evidence(builder), 0).values()
     assert [(each.file.log_id, each.state.value) for each in facts] == [
         (2, "unknown"),
         (2, "missing"),

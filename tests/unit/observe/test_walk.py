@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.open_query import MirrorUse, gather
 from lastgood.observe.walk import Walk
 from lastgood.settings.target import resolve_target
@@ -16,7 +16,7 @@ def mirror(checkpoint: Path) -> None:
     writer = MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer="w",
         now_ms=lambda: STARTED_MS,

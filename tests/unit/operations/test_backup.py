@@ -8,10 +8,10 @@ import pytest
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.errors import StorageError
 from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.open_query import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
-from lastgood.operations.backup import backups, create, keep, restore
+from lastgood.operations.backup import create, find_backups, keep, restore
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -37,7 +37,7 @@ def look(checkpoint: Path, at_ms: int = STARTED_MS) -> None:
     MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer=f"w{at_ms}",
         now_ms=lambda: at_ms,
@@ -292,20 +292,20 @@ def test_a_backup_goes_into_the_mirror_too_and_the_checkpoint_is_not_touched(che
     assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
     shutil.rmtree(checkpoint)
     assert restore(resolve_target(str(checkpoint))).last_planned == 2
-    assert len(backups(resolve_target(str(checkpoint)))) == 2
+    assert len(find_backups(resolve_target(str(checkpoint)))) == 2
 
 
 def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     CheckpointBuilder(checkpoint).run(1)
     made = []
     for hour in range(4):
-        monkeypatch.setattr(operation, "now_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
+        monkeypatch.setattr(operation, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
         made.append(create(resolve_target(str(checkpoint)))[0])
     assert keep(resolve_target(str(checkpoint)), made[0].id).kept
-    monkeypatch.setattr(operation, "now_ms", lambda: STARTED_MS + 3_600_000 * 4)
+    monkeypatch.setattr(operation, "read_clock_ms", lambda: STARTED_MS + 3_600_000 * 4)
     newest, removed = create(resolve_target(str(checkpoint)), retain_ms=2 * 3_600_000)
     assert removed == [made[1]]
-    assert [each.id for each in backups(resolve_target(str(checkpoint)))] == [
+    assert [each.id for each in find_backups(resolve_target(str(checkpoint)))] == [
         made[0].id,
         made[2].id,
         made[3].id,
@@ -328,7 +328,7 @@ def test_a_pipelines_name_is_resolved(checkpoint: Path, tmp_path: Path) -> None:
     config = tmp_path / "lastgood.toml"
     config.write_text(f'[pipeline.orders]\ncommand = ["x"]\ncheckpoint = "{checkpoint}"\n')
     made, _ = create(resolve_target("orders", Config(config)))
-    assert backups(resolve_target("orders", Config(config))) == [made]
+    assert find_backups(resolve_target("orders", Config(config))) == [made]
     assert keep(resolve_target("orders", Config(config)), "last").id == made.id
     shutil.rmtree(checkpoint)
     assert restore(resolve_target("orders", Config(config)), source=made.id).checkpoint == str(checkpoint)

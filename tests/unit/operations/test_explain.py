@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.diagnosis.catalogue import names
+from lastgood.diagnosis.catalogue import list_names
 from lastgood.errors import UsageError
-from lastgood.operations.explain import conditions_by_theme, explain
+from lastgood.operations.explain import explain, list_conditions_by_theme
 
 
 @pytest.mark.parametrize("name", ["ORPHAN_BATCH", "orphan_batch", "Orphan-Batch", " orphan_batch "])
@@ -28,5 +28,5 @@ def test_an_unknown_name_brings_near_ones() -> None:
 
 
 def test_the_list_holds_every_condition_once() -> None:
-    listed = [topic.name for found in conditions_by_theme().values() for topic in found]
-    assert sorted(listed) == sorted(names())
+    listed = [topic.name for found in list_conditions_by_theme().values() for topic in found]
+    assert sorted(listed) == sorted(list_names())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from planning import query
 
-from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
+from lastgood.checkpoint.file_logs import SourceFile, make_source_log_entry
 from lastgood.operations.diagnose import diagnose
 from lastgood.recovery.plans import make_plan
 from lastgood.settings.target import resolve_target
@@ -25,7 +25,7 @@ class Days(FileInput):
     def log(self, ends: Sequence[int]) -> tuple[str, bytes]:
         log_id = len(ends) - 1
         at_ms = 1000 * (BEGAN + 4 * log_id * DAY_SECONDS)
-        return str(log_id), source_log_entry([SourceFile(f"{self.folder}/{log_id}.json", at_ms, log_id)]).raw
+        return str(log_id), make_source_log_entry([SourceFile(f"{self.folder}/{log_id}.json", at_ms, log_id)]).raw
 
 
 def put(folder: Path, name: str, day: float) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.batch_json import batch_json
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.observe.batch_json import encode_batch
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import NotFoundInHistoryError, find_file, find_offset, find_time
 from lastgood.observe.open_query import BatchUnknownError
 from lastgood.observe.state_sizes import inspect_state
-from lastgood.operations.inspect import inspect_batch, inspect_batches, parse_place, with_surroundings
+from lastgood.operations.inspect import add_surroundings, inspect_batch, inspect_batches, parse_place
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -34,7 +34,7 @@ def mirror(checkpoint: Path) -> None:
     MirrorWriter(
         location,
         storage=LocalStorage(),
-        folder=mirror_folder(location),
+        folder=locate_mirror(location),
         target=LocalWriter(),
         writer="w",
         now_ms=lambda: STARTED_MS,
@@ -171,7 +171,7 @@ def test_batches_that_were_taken_back_are_marked(checkpoint: Path) -> None:
 def test_one_batch_is_shown_in_full_with_how_to_read_it_again(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, KafkaInput(partitions=1)).run(300)
     row, evidence = inspect_batch(resolve_target(str(checkpoint)), 7)
-    facts = batch_json(row, evidence)
+    facts = encode_batch(row, evidence)
     assert facts["conf"] == dict(sorted(PINNED_CONF.items()))
     assert facts["next_batch_watermark_ms"] == 0
     assert facts["again"][0] == (
@@ -189,7 +189,7 @@ def test_a_batch_of_files_names_them(checkpoint: Path) -> None:
     query.commit()
     query.run(9)
     row, evidence = inspect_batch(resolve_target(str(checkpoint)), 3)
-    assert batch_json(row, evidence)["again"] == [
+    assert encode_batch(row, evidence)["again"] == [
         'spark.read…load(["file:///data/input/f003.json", "file:///data/input/f004.json"])'
     ]
 
@@ -199,7 +199,7 @@ def test_a_batch_without_data_has_nothing_to_read_again(checkpoint: Path) -> Non
     query.run(1)
     query.plan(0)
     row, evidence = inspect_batch(resolve_target(str(checkpoint)), 1)
-    assert batch_json(row, evidence)["again"] == []
+    assert encode_batch(row, evidence)["again"] == []
 
 
 def test_a_purged_batch_is_shown_from_the_mirror(checkpoint: Path) -> None:
@@ -391,12 +391,12 @@ def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Pa
     facts.write_text(f'{{"bootstrap": "b:9092", "topics": {{"orders": {{"partitions": {json.dumps(parts)}}}}}}}')
     options = replace(file_sink(tmp_path / "table", range(4)), kafka=str(facts))
     row, evidence = find_offset(resolve_target(str(checkpoint)), "orders", 0, 11)
-    told = batch_json(row, with_surroundings(evidence, options))
+    told = encode_batch(row, add_surroundings(evidence, options))
     assert told["batch"] == 2
     assert [(each["shown"], each["versions"]) for each in told["sinks"]] == [("live", [])]
     assert told["expired"] == {"orders": {"0": [[10, 12]]}}
     assert '.option("kafka.bootstrap.servers", "b:9092")' in told["again"][0]
-    asked_nobody = batch_json(row, evidence)
+    asked_nobody = encode_batch(row, evidence)
     assert (asked_nobody["sinks"], asked_nobody["expired"]) == ([], None)
     assert '.option("kafka.bootstrap.servers", …)' in asked_nobody["again"][0]
 
@@ -406,4 +406,4 @@ def test_what_kafka_has_of_a_batch_is_unknown_where_it_does_not_say(checkpoint: 
     (tmp_path / "facts.json").write_text('{"topics": {"orders": {"partitions": {"0": {"earliest": 0, "latest": 9}}}}}')
     row, evidence = inspect_batch(resolve_target(str(checkpoint)), 1)
     options = EvidenceOptions(kafka=str(tmp_path / "facts.json"))
-    assert batch_json(row, with_surroundings(evidence, options))["expired"] is None
+    assert encode_batch(row, add_surroundings(evidence, options))["expired"] is None

@@ -11,16 +11,16 @@ from predicting import change, line
 
 from lastgood.audit.committed import NoCommittedBatchError, read_committed
 from lastgood.audit.logs import verify_logs
-from lastgood.observe.batch_json import again
+from lastgood.observe.batch_json import list_commands_again
 from lastgood.observe.find import NotFoundInHistoryError, find_offset
-from lastgood.observe.offsets import offsets_after
-from lastgood.observe.surroundings import reading
+from lastgood.observe.offsets import find_offsets_after
+from lastgood.observe.surroundings import make_reading
 from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
-from lastgood.query.kafka import Losing, exposure_of
+from lastgood.query.kafka import Losing, judge_exposure
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import KafkaFacts
 
@@ -67,7 +67,7 @@ def test_a_batch_that_begins_or_ends_there_has_no_count(moved: Path) -> None:
 def test_its_input_is_read_again_from_the_earliest(tmp_path: Path) -> None:
     query(tmp_path, 5)
     change("offsets/2", line(2, EARLIEST))(tmp_path)
-    (text,) = again(*inspect_batch(resolve_target(str(tmp_path)), 3))
+    (text,) = list_commands_again(*inspect_batch(resolve_target(str(tmp_path)), 3))
     assert '"startingOffsets", \'{"orders": {"1": 15, "0": -2}}\'' in text
 
 
@@ -100,7 +100,7 @@ def test_verify_says_that_it_does_not_know(moved: Path) -> None:
 
 @pytest.mark.parametrize(("text", "name"), [(EARLIEST, "earliest"), (LATEST, "latest")])
 def test_offsets_names_what_the_plan_holds(tmp_path: Path, text: str, name: str) -> None:
-    standing = offsets_after(resolve_target(str(at_the_end(tmp_path, text))))
+    standing = find_offsets_after(resolve_target(str(at_the_end(tmp_path, text))))
     assert standing.starting_offsets() == json.loads(text)  # as Spark takes it
     assert standing.unresolved == {"orders": {0: name}}
     assert standing.to_json()["unresolved"] == {"orders": {"0": name}}
@@ -113,8 +113,8 @@ def test_lag_is_counted_from_where_the_query_will_begin(
 ) -> None:
     from lastgood.observe.open_query import gather
 
-    where = reading(gather(resolve_target(str(at_the_end(tmp_path, text))), batches=2))
-    found = exposure_of(where, broker((4, 30), (4, 15)), now_ms=1)
+    where = make_reading(gather(resolve_target(str(at_the_end(tmp_path, text))), batches=2))
+    found = judge_exposure(where, broker((4, 30), (4, 15)), now_ms=1)
     assert (found.lost, found.unread) == ({}, {"orders": unread} if unread else {})
     assert found.losing is not Losing.YES
 

@@ -10,7 +10,7 @@ import pytest
 
 from lastgood.incident.closing import CarriedOut
 from lastgood.incident.report import IncidentReport, TimelineTurn
-from lastgood.incident.report_page import page
+from lastgood.incident.report_page import format_page
 from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.incidents import Incidents
 from lastgood.journal.room import RecoveryStage, RecoveryUnknownError
@@ -114,7 +114,7 @@ def test_json_holds_every_field_that_is_documented() -> None:
 
 
 def test_page_tells_all_of_an_incident() -> None:
-    text = page(IncidentReport(incident(), (APPLIED,)))
+    text = format_page(IncidentReport(incident(), (APPLIED,)))
     for part in (
         "# Incident 20261121-002156-0001: orders",
         "| back after | 43.0 s, with batch 7 |",
@@ -137,7 +137,7 @@ def test_page_tells_all_of_an_incident() -> None:
 def test_page_of_a_plain_restart_says_that_it_cost_nothing() -> None:
     plain = {**PLAN, "sources": [], "steps": [], "guarantee": "exactly_once"}
     attempt = Attempt(at_ms=STARTED_MS, did="restart", because="so it is", seconds=0.1, plan=plain)
-    text = page(IncidentReport(incident(attempts=(attempt,))))
+    text = format_page(IncidentReport(incident(attempts=(attempt,))))
     assert "Nothing: no record is read again, lost, or written twice." in text
     assert "Nothing was changed." in text
 
@@ -153,14 +153,14 @@ def test_page_of_an_incident_of_which_hardly_anything_is_known_is_whole() -> Non
         promise=None,
         outcome="open",
     )
-    text = page(IncidentReport(nothing))
+    text = format_page(IncidentReport(nothing))
     assert "| 2026-11-21 00:21:56 UTC | 0.0 s | it failed |  |" in text
     assert "None" not in text
 
 
 def test_tables_keep_their_columns_whatever_a_name_holds() -> None:
     odd = {**KAFKA, "lost": {"a|b`c": {"0": [[5, 9]]}}}
-    text = page(IncidentReport(incident(attempts=(repair(plan={**PLAN, "sources": [odd]}),))))
+    text = format_page(IncidentReport(incident(attempts=(repair(plan={**PLAN, "sources": [odd]}),))))
     assert "| 0 (kafka) | lost | a\\|b\\`c/0 | [5, 9) | 4 |" in text
 
 
@@ -185,7 +185,7 @@ def test_lost_records_carry_the_time_that_a_recorder_saw(tmp_path: Path, monkeyp
     found = report("last", target=resolve_target(str(query.folder)))
     assert [(each.after_ms, each.before_ms) for each in found.lost] == [(STARTED_MS, STARTED_MS + 1000)]
     written = "after 2026-11-21 00:21:56 UTC, before 2026-11-21 00:21:57 UTC"
-    assert f"| orders | 0 | 5 to 8 | 4 | {written} |" in page(found)
+    assert f"| orders | 0 | 5 to 8 | 4 | {written} |" in format_page(found)
 
 
 def test_recovery_of_which_nothing_was_done_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +198,4 @@ def test_recovery_of_which_nothing_was_done_is_unknown(tmp_path: Path, monkeypat
     (folder / "begun.json").write_bytes(b"{}")
     found = report(RECOVERY, target=resolve_target(str(tmp_path / "chk")))
     assert (found.outcome, found.incident.attempts[0].because) == ("interrupted", "its file cannot be read")
-    assert "the checkpoint is sealed until it is finished or taken back" in page(found)
+    assert "the checkpoint is sealed until it is finished or taken back" in format_page(found)

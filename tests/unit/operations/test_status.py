@@ -10,14 +10,14 @@ import pytest
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
-from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.below import Reach, checkpoints_below, is_root
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.observe.below import Reach, find_checkpoints_below, is_root
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.operations import status as operation
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.status import status, status_below
+from lastgood.operations.status import list_statuses_below, status
 from lastgood.query.kafka import Losing
 from lastgood.query.sinks import Agreement
 from lastgood.settings.config import Config
@@ -231,7 +231,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_every_checkpoint_below_a_folder_is_found_worst_first(root: Path) -> None:
     seen: list[int] = []
-    found = status_below(resolve_target(str(root)), progress=seen.append)
+    found = list_statuses_below(resolve_target(str(root)), progress=seen.append)
     assert [(str(each.location)[len(str(root)) + 1 :], each.grade) for each in found] == [
         ("team/broken", Grade.DAMAGED),
         ("team/new", Grade.EMPTY),
@@ -243,7 +243,7 @@ def test_every_checkpoint_below_a_folder_is_found_worst_first(root: Path) -> Non
 
 def test_a_checkpoint_that_cannot_be_read_is_one_line_of_many(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, root / "orders/commits")
-    found = {each.location.name: each for each in status_below(resolve_target(str(root)))}
+    found = {each.location.name: each for each in list_statuses_below(resolve_target(str(root)))}
     assert len(found) == 4
     assert (found["orders"].grade, found["orders"].last_good) == (Grade.UNREADABLE, None)
     assert found["orders"].problems == ("the storage does not answer",)
@@ -253,7 +253,9 @@ def test_a_checkpoint_that_cannot_be_read_is_one_line_of_many(root: Path, monkey
 
 def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, root / "team/a")
-    found = {str(each.location)[len(str(root)) + 1 :]: each.grade for each in status_below(resolve_target(str(root)))}
+    found = {
+        str(each.location)[len(str(root)) + 1 :]: each.grade for each in list_statuses_below(resolve_target(str(root)))
+    }
     assert found == {
         "team/a": Grade.UNREADABLE,
         "team/broken": Grade.DAMAGED,
@@ -265,11 +267,13 @@ def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(root: Path, mon
 def test_a_root_that_cannot_be_listed_is_an_error(root: Path) -> None:
     location = parse_location(str(root))
     with pytest.raises(StorageError):
-        list(checkpoints_below(RefusingStorage(location), location))
+        list(find_checkpoints_below(RefusingStorage(location), location))
 
 
 def below(root: Path) -> list[str]:
-    return [str(each)[len(str(root)) + 1 :] for each in checkpoints_below(LocalStorage(), parse_location(str(root)))]
+    return [
+        str(each)[len(str(root)) + 1 :] for each in find_checkpoints_below(LocalStorage(), parse_location(str(root)))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +304,7 @@ def test_a_first_batch_that_failed_is_found_on_a_store_without_empty_folders(tmp
     (tmp_path / "orders/commits").rmdir()
     (tmp_path / "orders/metadata").unlink()
     assert below(tmp_path) == ["orders"]
-    (found,) = status_below(resolve_target(str(tmp_path)))
+    (found,) = list_statuses_below(resolve_target(str(tmp_path)))
     assert [each.split()[0] for each in found.problems] == ["QUERY_ID_LOST"]
 
 
@@ -331,7 +335,7 @@ def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint
     CheckpointBuilder(checkpoint / "nested/other").run(2)
     assert not is_root(resolve_target(str(checkpoint)))
     assert below(checkpoint.parent) == ["checkpoint", "checkpoint/nested/other"]
-    lost, healthy = status_below(resolve_target(str(checkpoint.parent)))
+    lost, healthy = list_statuses_below(resolve_target(str(checkpoint.parent)))
     assert (lost.grade, lost.next) == (Grade.DAMAGED, f"lastgood backup restore {checkpoint}")
     assert healthy.grade is Grade.HEALTHY
 
@@ -342,7 +346,7 @@ def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint
 def test_a_query_is_found_however_deep_and_in_folders_that_are_hidden(place: str, tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / place).run(1)
     reach = Reach()
-    assert [str(found.location) for found in status_below(resolve_target(str(tmp_path)), reach=reach)] == [
+    assert [str(found.location) for found in list_statuses_below(resolve_target(str(tmp_path)), reach=reach)] == [
         str(tmp_path / place)
     ]
     assert reach.is_whole
@@ -371,7 +375,7 @@ def test_a_pipelines_name_may_mean_a_root(root: Path, tmp_path: Path, monkeypatc
     (tmp_path / "lastgood.toml").write_text(f'[pipeline.all]\ncommand = ["x"]\ncheckpoint = "{root}"\n')
     monkeypatch.chdir(tmp_path)
     assert is_root(resolve_target("all"))
-    assert len(status_below(resolve_target("all"))) == 4
+    assert len(list_statuses_below(resolve_target("all"))) == 4
 
 
 # --- lost logs ----------------------------------------------------------------------------------------------------
@@ -379,7 +383,7 @@ def test_a_pipelines_name_may_mean_a_root(root: Path, tmp_path: Path, monkeypatc
 
 def mirror(checkpoint: Path) -> None:
     location = parse_location(str(checkpoint))
-    storage, folder = LocalStorage(), mirror_folder(location)
+    storage, folder = LocalStorage(), locate_mirror(location)
     MirrorWriter(
         location, storage=storage, folder=folder, target=LocalWriter(), writer="w", now_ms=lambda: STARTED_MS
     ).look()
@@ -401,14 +405,14 @@ def test_lost_logs_that_the_mirror_knows_are_damage_and_not_an_empty_query(left:
     assert diagnose(resolve_target(str(checkpoint))).findings[0].next == found.next
     assert found.next == f"lastgood backup restore {checkpoint}"
     assert found.to_json()["mirrored"] == [0, 3]
-    below = status_below(resolve_target(str(checkpoint.parent)))
+    below = list_statuses_below(resolve_target(str(checkpoint.parent)))
     assert [(each.location, each.grade) for each in below] == [(found.location, Grade.DAMAGED)]
     assert below[0].next == found.next
 
 
 def test_a_work_folder_without_a_mirror_is_no_checkpoint(checkpoint: Path) -> None:
     (checkpoint.parent / "checkpoint.lastgood" / "backups").mkdir(parents=True)
-    assert status_below(resolve_target(str(checkpoint.parent))) == []
+    assert list_statuses_below(resolve_target(str(checkpoint.parent))) == []
     with pytest.raises(CheckpointMissingError):
         status(resolve_target(str(checkpoint)))
 
@@ -510,7 +514,7 @@ def test_whatever_kafka_and_the_sink_say_the_grade_is_that_of_the_findings(
     asked = EvidenceOptions(sinks=sinks, kafka=str(facts), subscribe_pattern="ord.*" if is_pattern else None)
     alone, (below,) = (
         status(resolve_target(str(checkpoint)), options=asked),
-        status_below(resolve_target(str(checkpoint.parent)), options=asked),
+        list_statuses_below(resolve_target(str(checkpoint.parent)), options=asked),
     )
     report = diagnose(resolve_target(str(checkpoint)), DiagnoseOptions(asked))
     findings = [each for each in report.findings if each.severity > Severity.INFO]
@@ -566,7 +570,7 @@ def test_a_retention_below_the_pipelines_downtime_is_a_warning_that_diagnose_giv
     asked = status(resolve_target("orders", Config(config)), max_downtime_ms=72 * HOUR_MS)
     assert len(asked.warnings) == 1
     assert "--max-downtime 3d" in asked.asked.command("diagnose")
-    below = status_below(
+    below = list_statuses_below(
         resolve_target(str(tmp_path)),
         options=EvidenceOptions(kafka=str(facts)),
         max_downtime_ms=72 * HOUR_MS,
@@ -581,7 +585,7 @@ def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -
     CheckpointBuilder(root / "early").run(6)
     CheckpointBuilder(root / "files", files(tmp_path, 2)).run(2)
     facts = kafka(tmp_path, {"0": (20, 40), "1": (0, 40)}, last=5)
-    found = status_below(resolve_target(str(root)), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
+    found = list_statuses_below(resolve_target(str(root)), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert [(each.location.name, each.grade) for each in found] == [
         ("late", Grade.LOSING),
         ("early", Grade.HEALTHY),

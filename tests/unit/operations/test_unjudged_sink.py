@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.price import Guarantee
@@ -32,7 +32,7 @@ def table(folder: Path, last: int, action: dict[str, object] | None) -> PlanOpti
         mark = CommitProperties(app_transactions=[Transaction(QUERY_ID, batch_id, 1_800_000_000_000)])
         write_deltalake(folder, pa.table({"n": [batch_id]}), mode="append", commit_properties=mark)
     if action is not None:
-        (folder / "_delta_log" / commit_name(last + 1)).write_text(json.dumps(action))
+        (folder / "_delta_log" / name_commit(last + 1)).write_text(json.dumps(action))
     return PlanOptions(evidence=EvidenceOptions(sinks=(f"delta:{folder}",)))
 
 

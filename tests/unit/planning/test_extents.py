@@ -9,10 +9,10 @@ from planning import broker
 
 from lastgood.planning.extents import (
     Reads,
-    extent_from_beginning,
-    extent_of_batch,
-    extent_of_rows,
-    extent_since,
+    measure_extent_from_beginning,
+    measure_extent_of_batch,
+    measure_extent_of_rows,
+    measure_extent_since,
 )
 from lastgood.planning.goals.values import Extent
 from lastgood.planning.price import Guarantee
@@ -35,7 +35,7 @@ def rows(*partitions: list[Range], **others: object) -> TableOffsets:
 
 
 def told(found: TableOffsets, reads: Reads = READS) -> Extent:
-    return extent_of_rows(found, "topic,partition,offset", reads, ())
+    return measure_extent_of_rows(found, "topic,partition,offset", reads, ())
 
 
 def began(**offsets: int) -> Reads:
@@ -110,25 +110,27 @@ def test_partition_without_rows_begins_where_it_began() -> None:
 
 def test_doubts_from_elsewhere_count() -> None:
     doubt = (TWICE, "others write to /lake/out too")
-    found = extent_of_rows(rows([(0, 15)], [(0, 9)]), "c", READS, [doubt])
+    found = measure_extent_of_rows(rows([(0, 15)], [(0, 9)]), "c", READS, [doubt])
     assert (found.word, found.rests_on[1]) == doubt
 
 
 def test_from_the_beginning_everything_may_be_there_already() -> None:
-    found = extent_from_beginning(with_broker(broker((5, 20), (0, 4)), began(p0=2)))
+    found = measure_extent_from_beginning(with_broker(broker((5, 20), (0, 4)), began(p0=2)))
     assert (at(found), found.word) == (({"orders": {0: 2, 1: 0}}, None), TWICE)
 
 
 def test_time_of_a_commit_rests_on_how_far_the_query_was_behind() -> None:
     starts = {"0": {"orders": {0: 7}}}
-    found = extent_since(starts, commit="version 3", behind="60 s")
+    found = measure_extent_since(starts, commit="version 3", behind="60 s")
     assert (found.least, found.most, found.word) == (starts, None, TWICE)
     assert "never more than 60 s behind" in found.rests_on[1]
 
 
 def test_end_of_a_batch_that_the_sinks_show_is_exact() -> None:
     ends = {"0": {"orders": {0: 7}}}
-    found = extent_of_batch(ends, marks=["delta txn 6"], told_by="the ledger")
+    found = measure_extent_of_batch(ends, marks=["delta txn 6"], told_by="the ledger")
     assert (found.least, found.most, found.word, found.rests_on) == (ends, ends, EXACT, ("delta txn 6", "the ledger"))
-    torn = extent_of_batch(ends, marks=["delta txn 6"], told_by="the ledger", holes=["/lake/out lacks batches (3,)"])
+    torn = measure_extent_of_batch(
+        ends, marks=["delta txn 6"], told_by="the ledger", holes=["/lake/out lacks batches (3,)"]
+    )
     assert (torn.word, torn.rests_on[-1]) == (LOSSY, "/lake/out lacks batches (3,)")

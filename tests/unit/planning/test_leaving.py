@@ -10,7 +10,7 @@ from planning import broker, delta, drafted, files, known, query, silent
 from lastgood.asked import Asked
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import FreshGoal
-from lastgood.planning.leaving import every_partition
+from lastgood.planning.leaving import add_newer_partitions
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.start_files import StartFile
@@ -89,6 +89,6 @@ def test_query_with_state_or_several_sources_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_partition_that_kafka_has_is_named() -> None:
-    found = every_partition({"orders": {0: 4}}, broker((0, 9), (0, 3)))
+    found = add_newer_partitions({"orders": {0: 4}}, broker((0, 9), (0, 3)))
     assert found == {"orders": {0: 4, 1: -2}}
-    assert every_partition({"orders": {0: 4}}, None) == {"orders": {0: 4}}
+    assert add_newer_partitions({"orders": {0: 4}}, None) == {"orders": {0: 4}}

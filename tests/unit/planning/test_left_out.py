@@ -10,7 +10,7 @@ from planning import broker, delta, drafted, known, query
 
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ResumeGoal
-from lastgood.planning.left_out import left_out
+from lastgood.planning.left_out import describe_left_out
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.restart import Outcome
 from lastgood.sinks.evidence import DedupeKey
@@ -22,7 +22,7 @@ EXPIRED = broker((3, 40), (0, 40))
 
 def told(folder: Path, outcome: Outcome, batch: int, kafka: KafkaFacts | None, **others: object) -> object:
     world = known(folder, kafka=kafka, **{"fail_on_data_loss": False, **others})
-    return left_out(world, outcome, batch)
+    return describe_left_out(world, outcome, batch)
 
 
 def not_yet_planned(folder: Path) -> None:
@@ -60,9 +60,9 @@ def test_nothing_is_left_out_where_spark_stops_or_the_sink_has_what_is_gone_or_n
     gone = broker((8, 40), (8, 40))
     assert told(tmp_path, Outcome.RERUNS, 1, gone, fail_on_data_loss=True) == ()
     dropped = replace(known(tmp_path, delta(1), kafka=gone), fail_on_data_loss=False)
-    assert left_out(dropped, Outcome.RERUNS, 1) == ()
+    assert describe_left_out(dropped, Outcome.RERUNS, 1) == ()
     further = replace(dropped, kafka=broker((8, 40), (20, 40)))
-    assert left_out(further, Outcome.RERUNS, 1) == ("orders-1 10..20 expired",)
+    assert describe_left_out(further, Outcome.RERUNS, 1) == ("orders-1 10..20 expired",)
     query(tmp_path / "files", 1, orphan=True, source=FileInput())
     assert told(tmp_path / "files", Outcome.RERUNS, 1, gone) == ()
 
@@ -72,8 +72,8 @@ def test_what_one_of_two_tables_of_a_function_has_is_still_read_for_the_other(tm
     by_function = {"dedupe_key": DedupeKey.APP_ID, "location": "/lake/other"}
     has, lacks = replace(delta(1), dedupe_key=DedupeKey.APP_ID), replace(delta(0), **by_function)
     world = replace(known(tmp_path, has, lacks, kafka=broker((8, 40), (8, 40))), fail_on_data_loss=False)
-    assert left_out(world, Outcome.RERUNS, 1) == ("orders-0 5..8 expired", "orders-1 5..8 expired")
-    assert left_out(replace(world, sinks=(has, replace(has, location="/lake/other"))), Outcome.RERUNS, 1) == ()
+    assert describe_left_out(world, Outcome.RERUNS, 1) == ("orders-0 5..8 expired", "orders-1 5..8 expired")
+    assert describe_left_out(replace(world, sinks=(has, replace(has, location="/lake/other"))), Outcome.RERUNS, 1) == ()
 
 
 def test_nobody_knows_where_kafka_was_not_asked_or_does_not_answer(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from planning import mirror_of, query, read
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import Edit
-from lastgood.planning.log_edits import checksum_path, edited, with_checksums
+from lastgood.planning.log_edits import add_checksum_edits, apply_edits, name_checksum_path
 from lastgood.testing.checkpoints import FileInput, Input, KafkaInput
 
 EDITS = {
@@ -37,7 +37,7 @@ def test_edited_checkpoint_is_the_one_that_is_read_after_the_edits(
 ) -> None:
     query(tmp_path, 4, orphan=True, source=source)
     there = {path: content for path, content in edits.items() if content is not None or (tmp_path / path).exists()}
-    foreseen = edited(read(tmp_path), [Edit(path, content, "a test wants it") for path, content in there.items()])
+    foreseen = apply_edits(read(tmp_path), [Edit(path, content, "a test wants it") for path, content in there.items()])
     for path, content in there.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         if content is None:
@@ -50,7 +50,7 @@ def test_edited_checkpoint_is_the_one_that_is_read_after_the_edits(
 def test_whole_checkpoint_can_be_foreseen_where_there_was_nothing(tmp_path: Path) -> None:
     query(tmp_path / "before", 4, orphan=True)
     edits = [Edit(path, content, "") for path, content in mirror_of(tmp_path / "before").items()]
-    foreseen = dataclasses.replace(edited(read(tmp_path / "lost"), edits), location=str(tmp_path / "before"))
+    foreseen = dataclasses.replace(apply_edits(read(tmp_path / "lost"), edits), location=str(tmp_path / "before"))
     assert comparable(foreseen) == comparable(read(tmp_path / "before"))
 
 
@@ -70,10 +70,10 @@ def comparable(checkpoint: Checkpoint) -> Checkpoint:
 
 def test_checksum_is_set_aside_once_and_only_where_there_is_one() -> None:
     edits = [Edit("offsets/3", None, "first"), Edit("offsets/3", b"", "again"), Edit("commits/3", None, "")]
-    found = with_checksums(edits, {"offsets/.3.crc", "offsets/.2.crc", ".metadata.crc"})
+    found = add_checksum_edits(edits, {"offsets/.3.crc", "offsets/.2.crc", ".metadata.crc"})
     assert [(edit.path, edit.after) for edit in found] == [
         ("offsets/3", b""),
         ("commits/3", None),
         ("offsets/.3.crc", None),
     ]
-    assert checksum_path("metadata") == ".metadata.crc"
+    assert name_checksum_path("metadata") == ".metadata.crc"

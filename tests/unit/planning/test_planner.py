@@ -10,7 +10,7 @@ from planning import changes, delta, known, mirror_of, query
 
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
-from lastgood.planning.planner import batches_wanted, draft
+from lastgood.planning.planner import count_batches_wanted, draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.spark_version import SPARK_4_2
 
@@ -18,8 +18,8 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 def test_planner_sees_as_far_back_as_the_sinks_show(tmp_path: Path) -> None:
     query(tmp_path, 40)
     world = known(tmp_path)
-    assert batches_wanted(world) == 4
-    assert batches_wanted(dataclasses.replace(world, sinks=(delta(9), delta(39)))) == 34
+    assert count_batches_wanted(world) == 4
+    assert count_batches_wanted(dataclasses.replace(world, sinks=(delta(9), delta(39)))) == 34
 
 
 def test_only_certainty_needs_no_other_way(tmp_path: Path) -> None:

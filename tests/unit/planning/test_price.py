@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.planning.price import Guarantee, Waiver, needed
+from lastgood.planning.price import Guarantee, Waiver, list_waivers_needed
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from lastgood.planning.price import Guarantee, Waiver, needed
 def test_what_is_not_exact_has_to_be_accepted(
     guarantee: Guarantee, accepted: tuple[Waiver, ...], duplicates: bool, wanted: tuple[Waiver, ...]
 ) -> None:
-    assert needed(guarantee, accepted, duplicates=duplicates) == wanted
+    assert list_waivers_needed(guarantee, accepted, duplicates=duplicates) == wanted

@@ -7,7 +7,7 @@ from planning import broker, query, read
 
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, NumberOffset, SourceOffset, VoidOffset
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import Reached, files_between, price_of_batch, price_of_start, weakest
+from lastgood.planning.pricing import Reached, choose_weakest, list_files_between, price_batch, price_start
 from lastgood.testing.checkpoints import FileInput
 
 
@@ -16,7 +16,7 @@ def at(*offsets: int) -> dict[str, SourceOffset]:
 
 
 def price(folder: Path, new: dict[str, SourceOffset], reached: Reached) -> SourcePrice:
-    (found,) = price_of_start(new, reached, read(folder), None)
+    (found,) = price_start(new, reached, read(folder), None)
     return found
 
 
@@ -49,7 +49,7 @@ def test_price_of_kafka_lies_between_where_it_starts_and_where_the_sinks_are(
 
 def test_earliest_is_priced_by_what_the_broker_serves(tmp_path: Path) -> None:
     reached = Reached(at(10), at(10), at(10))
-    (found,) = price_of_start(at(-2), reached, read(tmp_path), broker((12, 20), topic="t"))
+    (found,) = price_start(at(-2), reached, read(tmp_path), broker((12, 20), topic="t"))
     assert (found.lost, found.duplicated, found.bound) == ({"t": {0: ((10, 12),)}}, {}, True)
 
 
@@ -60,7 +60,7 @@ def test_files_are_priced_by_name(tmp_path: Path) -> None:
     assert (found.lost_files, found.duplicated_files) == ((), ("file:///in/f002.json",))
     assert found.reread_files == ("file:///in/f002.json", "file:///in/f003.json")
     assert price(tmp_path, {"0": FileOffset(3)}, reached).lost_files == ("file:///in/f002.json", "file:///in/f003.json")
-    assert files_between(read(tmp_path), "7", 0, 9) == ()
+    assert list_files_between(read(tmp_path), "7", 0, 9) == ()
 
 
 def test_source_that_has_read_nothing_yet_costs_nothing(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_source_of_an_unknown_kind_is_exact_only_where_nothing_moves(tmp_path: P
 
 
 def test_range_that_is_read_once_more_is_doubled_only_where_sinks_may_have_it(tmp_path: Path) -> None:
-    (once,) = price_of_batch(read(tmp_path), at(10), at(15), is_repeated=False)
-    (twice,) = price_of_batch(read(tmp_path), at(10), at(15), is_repeated=True)
+    (once,) = price_batch(read(tmp_path), at(10), at(15), is_repeated=False)
+    (twice,) = price_batch(read(tmp_path), at(10), at(15), is_repeated=True)
     assert once.reread == twice.reread == twice.duplicated == {"t": {0: ((10, 15),)}}
     assert (once.duplicated, once.bound, twice.bound) == ({}, False, True)
 
 
 def test_weakest_word_counts() -> None:
     words = list(Guarantee)
-    assert weakest(words) is Guarantee.LOSSY
-    assert weakest(words[:2]) is Guarantee.AT_LEAST_ONCE
-    assert weakest([]) is Guarantee.EXACTLY_ONCE
+    assert choose_weakest(words) is Guarantee.LOSSY
+    assert choose_weakest(words[:2]) is Guarantee.AT_LEAST_ONCE
+    assert choose_weakest([]) is Guarantee.EXACTLY_ONCE

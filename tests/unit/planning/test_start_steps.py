@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, files_before, files_outside, in_order
+from lastgood.planning.steps import (
+    FileStep,
+    MoveStep,
+    compute_digest,
+    list_files_after,
+    list_files_before,
+    list_files_outside,
+    sort_steps,
+)
 from lastgood.steps.kinds import parse_step
 from lastgood.values import ShapeError
 
-STEP = StartFileStep("/etc/start.json", digest(b"old"), b"{}\n", "it starts there")
+STEP = StartFileStep("/etc/start.json", compute_digest(b"old"), b"{}\n", "it starts there")
 
 
 def test_step_is_read_as_it_was_written() -> None:
@@ -32,8 +40,8 @@ def test_what_is_no_such_step_is_left_to_others() -> None:
 
 
 def test_file_outside_of_the_checkpoint_comes_last_and_is_none_of_its_files() -> None:
-    own = FileStep("metadata", digest(b"{}"), None, "it is left behind")
-    assert in_order([STEP, own]) == (own, STEP)
-    assert files_after([STEP, own]) == {"metadata": None}
-    assert files_before([STEP, own]) == {"metadata": digest(b"{}")}
-    assert files_outside([STEP, own]) == ("/etc/start.json",)
+    own = FileStep("metadata", compute_digest(b"{}"), None, "it is left behind")
+    assert sort_steps([STEP, own]) == (own, STEP)
+    assert list_files_after([STEP, own]) == {"metadata": None}
+    assert list_files_before([STEP, own]) == {"metadata": compute_digest(b"{}")}
+    assert list_files_outside([STEP, own]) == ("/etc/start.json",)

@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.planning.steps import FileStep, MoveStep, digest, in_order
+from lastgood.planning.steps import FileStep, MoveStep, compute_digest, sort_steps
 from lastgood.steps.kinds import parse_step
 
 STEPS = [
-    FileStep("offsets/7", digest(b"old"), b"new", "edited"),
-    FileStep("offsets/8", digest(b"old"), None, "it is dropped"),
+    FileStep("offsets/7", compute_digest(b"old"), b"new", "edited"),
+    FileStep("offsets/8", compute_digest(b"old"), None, "it is dropped"),
     FileStep("commits/9", None, b"", "it is missing"),
-    FileStep("sources/0/8", digest(b"\x00v1"), None, "it goes with the plan"),
-    FileStep("offsets/.8.crc", digest(b"crc"), None, "it is left over"),
-    FileStep("commits/..4.e929f9cb-622a-4e30-8bb2-584633b2bec5.tmp.crc", digest(b"crc"), None, "its file is gone"),
-    FileStep("offsets/007", digest(b"x"), None, "no start can open it"),
+    FileStep("sources/0/8", compute_digest(b"\x00v1"), None, "it goes with the plan"),
+    FileStep("offsets/.8.crc", compute_digest(b"crc"), None, "it is left over"),
+    FileStep(
+        "commits/..4.e929f9cb-622a-4e30-8bb2-584633b2bec5.tmp.crc", compute_digest(b"crc"), None, "its file is gone"
+    ),
+    FileStep("offsets/007", compute_digest(b"x"), None, "no start can open it"),
     FileStep("metadata", None, b'{"id":"q"}', "it is lost"),
     MoveStep("state/0/1/9.delta", 12, "it is newer"),
     MoveStep("state/0/1/left/9_f5a9e4f0-0b0a-4f3e-8d0e-1234567890ab.zip", 0, "it is newer"),
@@ -76,12 +78,12 @@ def test_commits_are_removed_before_plans_and_written_after_them() -> None:
         FileStep("offsets/8", None, b"o", ""),
         FileStep("metadata", None, b"m", ""),
         FileStep("sources/0/9", None, b"s", ""),
-        FileStep("offsets/7", digest(b"o"), None, ""),
-        FileStep("commits/6", digest(b"c"), None, ""),
-        FileStep("commits/7", digest(b"c"), None, ""),
-        FileStep("offsets/.7.crc", digest(b"c"), None, ""),
+        FileStep("offsets/7", compute_digest(b"o"), None, ""),
+        FileStep("commits/6", compute_digest(b"c"), None, ""),
+        FileStep("commits/7", compute_digest(b"c"), None, ""),
+        FileStep("offsets/.7.crc", compute_digest(b"c"), None, ""),
     ]
-    assert [step.path for step in in_order(steps)] == [
+    assert [step.path for step in sort_steps(steps)] == [
         "commits/7",
         "commits/6",
         "offsets/7",

@@ -6,15 +6,15 @@ import pytest
 
 from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
 from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
-from lastgood.query.agreement import SinkStanding, sink_standing
-from lastgood.query.sinks import Agreement, sink_views
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.query.agreement import SinkStanding, judge_sink_standing
+from lastgood.query.sinks import Agreement, make_sink_views
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_unknown_evidence
 
 
 def standing(sink: SinkEvidence, planned: int | None, committed: int | None) -> SinkStanding:
     """What is said of it, of a query without state whose batches read who knows what."""
-    (view,) = sink_views(logs(planned, committed), [sink], is_stateful=False)
-    return sink_standing(view)
+    (view,) = make_sink_views(logs(planned, committed), [sink], is_stateful=False)
+    return judge_sink_standing(view)
 
 
 def logs(planned: int | None, committed: int | None) -> Checkpoint:
@@ -72,7 +72,7 @@ def test_a_sink_is_held_against_what_is_planned_and_committed(
 
 
 def test_a_sink_that_did_not_answer_is_unknown() -> None:
-    found = standing(unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), 1, 1)
+    found = standing(make_unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), 1, 1)
     assert (found.agreement, found.sentence) == (Agreement.UNKNOWN, "unknown, because denied")
 
 
@@ -83,7 +83,7 @@ def test_a_sink_that_did_not_answer_is_unknown() -> None:
 def test_a_mark_that_may_not_be_the_last_counts_as_far_as_it_is_seen(
     mark: int | None, planned: int, drops: tuple[int, int] | None
 ) -> None:
-    untold = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog")
+    untold = make_unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog")
     found = standing(replace(untold, skips_up_to=mark), planned, 5)
     assert (found.agreement, found.would_drop) == (Agreement.UNKNOWN, drops)
     assert ("may be dropped without a word" in found.sentence) is (drops is not None)

@@ -8,7 +8,15 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.query.history import BatchRecord, Seam, SourceRead, merge, reads, seams, seams_between
+from lastgood.query.history import (
+    BatchRecord,
+    Seam,
+    SourceRead,
+    find_seams,
+    find_seams_between,
+    find_source_reads,
+    merge,
+)
 
 COMMITTED = CommitEntry.of(1, next_batch_watermark_ms=0)
 EMPTY = Damage(DamageKind.EMPTY)
@@ -30,7 +38,7 @@ def kafka(**partitions: int) -> str:
 
 
 def read(end: str, start: str | None, *, is_first: bool = False) -> SourceRead:
-    (found,) = reads(plan(end), None if start is None else plan(start), is_first=is_first)
+    (found,) = find_source_reads(plan(end), None if start is None else plan(start), is_first=is_first)
     return found
 
 
@@ -65,9 +73,9 @@ def test_partitions_that_went_back_came_or_went_are_named_and_read_nothing() -> 
 
 
 def test_the_first_batch_begins_where_its_source_wrote_down_that_it_began() -> None:
-    (found,) = reads(plan(kafka(t0=5)), None, {"0": KafkaOffset({"t": {0: 2}})}, is_first=True)
+    (found,) = find_source_reads(plan(kafka(t0=5)), None, {"0": KafkaOffset({"t": {0: 2}})}, is_first=True)
     assert found.ranges == {"t": {0: ((2, 5),)}}
-    (unknown,) = reads(plan(kafka(t0=5)), None, is_first=True)
+    (unknown,) = find_source_reads(plan(kafka(t0=5)), None, is_first=True)
     assert (unknown.ranges, unknown.added, unknown.count) == (None, {"t": {0: 5}}, None)
 
 
@@ -136,22 +144,22 @@ def test_a_batch_that_is_to_run_again_is_not_committed_because_it_once_was() -> 
 
 
 def test_contiguous_batches_have_no_seam() -> None:
-    assert seams([record(n, kafka(t0=n * 5, t1=n)) for n in range(4)]) == []
+    assert find_seams([record(n, kafka(t0=n * 5, t1=n)) for n in range(4)]) == []
 
 
 def test_sources_that_change_places_read_each_other_s_topics_again() -> None:
     ends = ((kafka(a0=5), kafka(b0=7)), (kafka(a0=10), kafka(b0=14)), (kafka(b0=20), kafka(a0=15)))
-    told = seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends))
+    told = find_seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends))
     assert told == [Seam("OVERLAP", 2, "b", 0, (0, 14)), Seam("OVERLAP", 2, "a", 0, (0, 10))]
 
 
 def test_partition_that_another_source_still_reads_is_no_seam() -> None:
     ends = ((kafka(a0=5), kafka(a0=5)), (kafka(a0=5, b0=3), kafka(a0=5)), (kafka(a0=9, b0=3), kafka(a0=9, b0=4)))
-    assert seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends)) == []
+    assert find_seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends)) == []
 
 
 def test_what_was_read_twice_and_what_is_not_known_is_a_seam() -> None:
-    found = seams(
+    found = find_seams(
         [
             record(0, kafka(t0=10, t1=4)),
             record(1, kafka(t0=7)),
@@ -178,8 +186,8 @@ def test_what_was_read_twice_and_what_is_not_known_is_a_seam() -> None:
 
 def test_a_query_that_writes_its_progress_sparsely_has_no_holes() -> None:
     sparse = [record(0, kafka(t0=1)), record(4, kafka(t0=9))]
-    assert seams(sparse) == [Seam("UNKNOWN", 4)]
-    assert seams(sparse, is_sparse=True) == []
+    assert find_seams(sparse) == [Seam("UNKNOWN", 4)]
+    assert find_seams(sparse, is_sparse=True) == []
 
 
 @pytest.mark.parametrize(
@@ -194,9 +202,9 @@ def test_a_query_that_writes_its_progress_sparsely_has_no_holes() -> None:
 def test_a_new_query_is_compared_with_where_the_one_before_had_committed(
     began: Mapping[int, int], expected: list[Seam]
 ) -> None:
-    assert seams_between(plan(kafka(t0=10)), {"0": KafkaOffset({"t": dict(began)})}) == expected
+    assert find_seams_between(plan(kafka(t0=10)), {"0": KafkaOffset({"t": dict(began)})}) == expected
 
 
 def test_queries_on_other_sources_are_not_compared() -> None:
-    assert seams_between(plan('{"logOffset":4}'), {"0": KafkaOffset({"t": {0: 1}})}) == []
-    assert seams_between(plan(kafka(t0=10)), {}) == []
+    assert find_seams_between(plan('{"logOffset":4}'), {"0": KafkaOffset({"t": {0: 1}})}) == []
+    assert find_seams_between(plan(kafka(t0=10)), {}) == []

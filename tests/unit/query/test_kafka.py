@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lastgood.query.kafka import Exposure, Losing, Reading, exposure_of
+from lastgood.query.kafka import Exposure, Losing, Reading, judge_exposure
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.retention import HeadroomKind, ReadUpTo, TopicIdentity
 
@@ -27,7 +27,7 @@ def facts(
 
 
 def judge(found: KafkaFacts, reading: Reading = READING, **more: Mapping[str, str]) -> Exposure:
-    return exposure_of(reading, found, now_ms=NOW, **more)
+    return judge_exposure(reading, found, now_ms=NOW, **more)
 
 
 def test_nothing_is_lost_while_kafka_has_all_that_is_unread() -> None:

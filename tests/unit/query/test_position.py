@@ -7,7 +7,7 @@ import pytest
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.query.position import locate
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, make_unknown_evidence
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -53,7 +53,7 @@ def test_a_sink_that_shows_none_leaves_no_good_batch(query: CheckpointBuilder) -
 
 
 def test_a_sink_that_does_not_answer_is_not_taken_for_an_empty_one(query: CheckpointBuilder) -> None:
-    silent = unknown_evidence("delta", "/table", DedupeKey.QUERY_ID, "no answer within 10 s")
+    silent = make_unknown_evidence("delta", "/table", DedupeKey.QUERY_ID, "no answer within 10 s")
     position = locate(read(query.folder), [silent, sink(3)])
     assert (position.sink_known, position.last_good) == (False, 3)
     assert position.reasons == ("/table: not known what it shows: no answer within 10 s",)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from planning import query, read
 
-from lastgood.query.sink_batches import Origin, held_batches, origins, reads_nothing
+from lastgood.query.sink_batches import Origin, find_held_batches, find_origins, is_reading_nothing
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS
 
@@ -24,7 +24,7 @@ def at(*times_ms: int | None) -> tuple[CommittedBatch, ...]:
 
 
 def told(sink: SinkEvidence, planned_ms: dict[int, int]) -> dict[int, Origin]:
-    return {number: held.origin for number, held in origins(sink, planned_ms).items()}
+    return {number: held.origin for number, held in find_origins(sink, planned_ms).items()}
 
 
 def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan() -> None:
@@ -79,16 +79,20 @@ def test_orphan_whose_version_is_cleaned_away_is_told_by_the_batches_that_came_a
     query(tmp_path, 1, orphan=True)
     later = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 1000 - ahead_ms)
     sink = table(later, skips_up_to=3, complete_from=3, times_by_driver=True)
-    held = held_batches(read(tmp_path), sink).get(1)
+    held = find_held_batches(read(tmp_path), sink).get(1)
     assert (held.origin if held else None) is expected
-    assert 1 not in held_batches(read(tmp_path), replace(sink, skips_up_to=None))  # it would not drop it
+    assert 1 not in find_held_batches(read(tmp_path), replace(sink, skips_up_to=None))  # it would not drop it
 
 
 def test_rows_of_a_batch_that_reads_nothing_are_of_another_plan(tmp_path: Path) -> None:
     builder = query(tmp_path, 3)
     builder.plan(0)
     checkpoint = read(tmp_path)
-    assert (reads_nothing(checkpoint, 3), reads_nothing(checkpoint, 2), reads_nothing(checkpoint, 9)) == (
+    assert (
+        is_reading_nothing(checkpoint, 3),
+        is_reading_nothing(checkpoint, 2),
+        is_reading_nothing(checkpoint, 9),
+    ) == (
         True,
         False,
         False,
@@ -96,6 +100,6 @@ def test_rows_of_a_batch_that_reads_nothing_are_of_another_plan(tmp_path: Path) 
     after = CommittedBatch(3, 3, committed_at_ms=STARTED_MS * 2)
 
     def origin(row_count: int | None) -> Origin:
-        return held_batches(checkpoint, table(replace(after, row_count=row_count)))[3].origin
+        return find_held_batches(checkpoint, table(replace(after, row_count=row_count)))[3].origin
 
     assert (origin(5), origin(0), origin(None)) == (OLDER, THIS, PERHAPS)

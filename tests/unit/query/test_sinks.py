@@ -5,18 +5,18 @@ from pathlib import Path
 
 from planning import delta, query, read
 
-from lastgood.diagnosis.sink_reading import sink_readings
-from lastgood.query.agreement import sink_standing
+from lastgood.diagnosis.sink_reading import make_sink_readings
+from lastgood.query.agreement import judge_sink_standing
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.sinks import NONE, Agreement, Rerun, Shown, SinkView, shown_at_last, sink_views
+from lastgood.query.sinks import NONE, Agreement, Rerun, Shown, SinkView, judge_shown_at_last, make_sink_views
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS
 
 
 def view(folder: Path, sink: SinkEvidence, *, is_stateful: bool = False) -> SinkView:
-    (found,) = sink_views(read(folder), [sink], is_stateful=is_stateful)
+    (found,) = make_sink_views(read(folder), [sink], is_stateful=is_stateful)
     return found
 
 
@@ -30,7 +30,7 @@ def test_function_need_not_mark_a_batch_that_has_nothing_to_write(tmp_path: Path
     )
     found = view(tmp_path, by_function)
     assert (found.agreement, found.complete_to) == (Agreement.AGREES, 3)
-    assert sink_standing(found).sentence == "agrees: its newest is batch 2, and batch 3 had nothing to write"
+    assert judge_sink_standing(found).sentence == "agrees: its newest is batch 2, and batch 3 had nothing to write"
     with_state = view(tmp_path, by_function, is_stateful=True)  # which may write rows when a window closes
     assert (with_state.agreement, with_state.complete_to) == (Agreement.BEHIND, None)
     assert view(tmp_path, marked).agreement is Agreement.BEHIND
@@ -50,8 +50,8 @@ def test_what_comes_of_the_orphan_is_told_once_for_all_who_ask(tmp_path: Path) -
     assert {rerun: each.rerun for rerun, each in found.items()} == {rerun: rerun for rerun in told}
     once = {rerun for rerun, each in found.items() if each.recognises_orphan}
     assert once == {Rerun.WRITES, Rerun.RECOGNISES}
-    assert "it adds nothing" in sink_standing(found[Rerun.RECOGNISES]).sentence
-    assert "a second time" in sink_standing(found[Rerun.REPEATS]).sentence
+    assert "it adds nothing" in judge_sink_standing(found[Rerun.RECOGNISES]).sentence
+    assert "a second time" in judge_sink_standing(found[Rerun.REPEATS]).sentence
 
 
 def test_sink_that_shows_none_is_complete_to_none_where_that_is_sure(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_older_batch_under_a_mark_that_may_not_be_the_last_may_be_dropped(tmp_pa
     found = view(tmp_path, sink)
     assert list(found.would_drop) == [3]
     world = Observation(read(tmp_path), location="/chk", sinks=(sink,))
-    (reading,) = sink_readings(world, predict(world, SPARK_4_2))
+    (reading,) = make_sink_readings(world, predict(world, SPARK_4_2))
     assert reading.would_drop == found.would_drop
 
 
@@ -86,8 +86,8 @@ def test_number_that_is_used_up_drops_nothing(tmp_path: Path) -> None:
 
 def test_sink_that_has_passed_a_batch_has_it_and_one_that_is_behind_has_not() -> None:
     sink = replace(delta(5), batches=(), complete_from=None)
-    assert [shown_at_last(sink, number, ()) for number in (4, 5, 6)] == [Shown.LIVE, Shown.LIVE, Shown.ABSENT]
-    assert shown_at_last(replace(sink, known=False), 4, ()) is Shown.UNKNOWN
+    assert [judge_shown_at_last(sink, number, ()) for number in (4, 5, 6)] == [Shown.LIVE, Shown.LIVE, Shown.ABSENT]
+    assert judge_shown_at_last(replace(sink, known=False), 4, ()) is Shown.UNKNOWN
     none = replace(delta(None), complete_from=None)
-    assert shown_at_last(none, 4, ()) is Shown.UNKNOWN
-    assert shown_at_last(none, 4, (), was_known=True) is Shown.ABSENT
+    assert judge_shown_at_last(none, 4, ()) is Shown.UNKNOWN
+    assert judge_shown_at_last(none, 4, (), was_known=True) is Shown.ABSENT

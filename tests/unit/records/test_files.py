@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from lastgood.records.files import DRIVER_FILE, RECORD_FILE, Driver, RunningQuery, in_order, parse_driver, parse_records
+from lastgood.records.files import (
+    DRIVER_FILE,
+    RECORD_FILE,
+    Driver,
+    RunningQuery,
+    parse_driver,
+    parse_records,
+    sort_record_files,
+)
 from lastgood.records.record import Crashed, RecordedFailure, Terminated
 
 WHOLE = b"".join(
@@ -64,6 +72,6 @@ def test_what_is_no_heartbeat_is_none(content: bytes) -> None:
 
 def test_record_files_are_in_the_order_of_time() -> None:
     names = ["1795258200401-7.000001.jsonl", "1795258200400-9.000002.jsonl", "1795258200400-9.000001.jsonl", "x.jsonl"]
-    assert in_order(iter(names)) == [names[2], names[1], names[0]]
+    assert sort_record_files(iter(names)) == [names[2], names[1], names[0]]
     assert not RECORD_FILE.fullmatch("1795258200400-9.driver.json")
     assert DRIVER_FILE.fullmatch("1795258200400-9.driver.json")

@@ -19,7 +19,7 @@ from lastgood.records.record import (
     StartFailed,
     Subscription,
     Terminated,
-    record_from_json,
+    parse_record,
 )
 
 FAILURE = RecordedFailure(
@@ -55,12 +55,12 @@ RECORDS: list[Record] = [
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
 def test_record_comes_back_from_its_json(record: Record) -> None:
-    assert record_from_json(json.loads(json.dumps(record.to_json()))) == record
+    assert parse_record(json.loads(json.dumps(record.to_json()))) == record
 
 
 def test_record_of_a_newer_recorder_is_read_as_far_as_it_is_known() -> None:
     told = {"kind": "terminated", "format_version": 9, "recorded_at_ms": 3, "mood": "bad", "failure": {"mood": "bad"}}
-    assert record_from_json(told) == Terminated(recorded_at_ms=3, failure=RecordedFailure())
+    assert parse_record(told) == Terminated(recorded_at_ms=3, failure=RecordedFailure())
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_record_of_a_newer_recorder_is_read_as_far_as_it_is_known() -> None:
     ],
 )
 def test_what_is_no_record_is_none(told: object) -> None:
-    assert record_from_json(told) is None
+    assert parse_record(told) is None

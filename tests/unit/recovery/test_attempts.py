@@ -11,8 +11,8 @@ import pytest
 from planning import broker
 
 from lastgood.errors import UsageError
-from lastgood.journal.attempts_file import attempts_file, read_attempts
-from lastgood.journal.incidents import last_incident
+from lastgood.journal.attempts_file import locate_attempts_file, read_attempts
+from lastgood.journal.incidents import find_last_incident
 from lastgood.ladder.tally import parse_tally
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.recover import recover
@@ -77,7 +77,7 @@ def calls(query: CheckpointBuilder, times: int, evidence: EvidenceOptions = NOBO
 
 
 def note(query: CheckpointBuilder) -> Path:
-    return Path(attempts_file(parse_location(str(query.folder))).path)
+    return Path(locate_attempts_file(parse_location(str(query.folder))).path)
 
 
 def failures(query: CheckpointBuilder) -> int:
@@ -104,7 +104,7 @@ def test_person_is_called_in_the_end_and_stays_called(query: CheckpointBuilder) 
     )
     assert found.failed is not None
     assert found.failed.times == 6
-    told = last_incident(LocalStorage(), parse_location(str(query.folder)))
+    told = find_last_incident(LocalStorage(), parse_location(str(query.folder)))
     assert told is not None
     assert (told.cause_line, len(told.attempts)) == (f"ATTEMPTS_EXHAUSTED: {found.because}", 3)
     assert found.plan is not None

@@ -7,7 +7,7 @@ import pytest
 from lastgood.delta_log.actions import Transaction
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.recovery.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead
+from lastgood.recovery.driver_death import DriverNotProvenDeadError, explain_driver_shut_out, prove_driver_dead
 from lastgood.sinks.delta.step import DeltaStep
 from lastgood.steps.step import Step
 
@@ -60,8 +60,8 @@ def step(batch: int, table: str = "/lake/t") -> DeltaStep:
 
 
 def test_driver_whose_batch_is_used_up_in_its_only_sink_may_be_alive() -> None:
-    assert driver_shut_out(planned(step(8))) is not None
-    assert driver_shut_out(planned(step(8, "hdfs://lake/t"), checkpoint="hdfs://lake/chk")) is not None
+    assert explain_driver_shut_out(planned(step(8))) is not None
+    assert explain_driver_shut_out(planned(step(8, "hdfs://lake/t"), checkpoint="hdfs://lake/chk")) is not None
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_driver_whose_batch_is_used_up_in_its_only_sink_may_be_alive() -> None:
     ids=["no such step", "taken back", "two sinks", "table on S3", "checkpoint on S3"],
 )
 def test_driver_has_to_be_dead_where_it_could_write_elsewhere_or_over_what_is_there(plan: Plan) -> None:
-    assert driver_shut_out(plan) is None
+    assert explain_driver_shut_out(plan) is None

@@ -10,12 +10,12 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.failures.ending import Cause
-from lastgood.journal.incidents import last_incident
+from lastgood.journal.incidents import find_last_incident
 from lastgood.ladder.rungs import CommandStanding
 from lastgood.operations.recover import recover
 from lastgood.recovery.applying import undo
 from lastgood.recovery.decision import Decision
-from lastgood.recovery.outage import outage_of
+from lastgood.recovery.outage import find_outage
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.config import Config
 from lastgood.settings.policy import Policy
@@ -133,7 +133,7 @@ def test_person_is_called_until_one_has_looked(query: CheckpointBuilder) -> None
         assert (found.verdict.value, found.verdict.exit_code) == ("person", 3)
         assert found.because == "the query was down for 2 d 1 h, and after_outage is 1 h"
         assert found.next == "lastgood recover orders --go-on"
-    told = last_incident(LocalStorage(), parse_location(str(query.folder)))
+    told = find_last_incident(LocalStorage(), parse_location(str(query.folder)))
     assert told is not None
     assert told.outcome == "person"
     assert called(go_on=True).verdict.value == "start"
@@ -181,7 +181,7 @@ def test_commit_whose_time_nobody_tells_is_no_outage_and_that_is_said(
     monkeypatch.setattr("lastgood.recovery.outage.open_storage", lambda _: Timeless())
     told: list[str] = []
     policy = Policy(after_outage_seconds=1)
-    assert outage_of(parse_location(str(query.folder)), policy, now_ms=2 * 10**12, tell=told.append) is None
+    assert find_outage(parse_location(str(query.folder)), policy, now_ms=2 * 10**12, tell=told.append) is None
     assert told == ["nobody tells when batch 6 was committed: after_outage is left out of account"]
 
 
@@ -227,6 +227,6 @@ def test_run_does_not_take_the_time_in_which_the_command_ran_for_an_outage(query
     assert made.before_start(CommandStanding()) is None
     down_for(query, 9)  # it ran all the time, and had nothing to commit
     ended = Ended(at=time.time(), exit_code=1, signal=None, seconds=1.0, error=None, failure=None, positions={})
-    made.failed(ended, Cause())
+    made.note_failure(ended, Cause())
     assert made.before_start(CommandStanding(failures=1, cause=Cause())) is None
     made.close()

@@ -8,8 +8,8 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
-from lastgood.planning.steps import digest
-from lastgood.recovery.start_file import start_steps
+from lastgood.planning.steps import compute_digest
+from lastgood.recovery.start_file import make_start_steps
 from lastgood.sources.kafka.start_files import FILE_BYTES_MAX, StartFile, StartForm
 from lastgood.storage.reading import parse_location
 
@@ -23,30 +23,30 @@ def edit(file: Path) -> StartEdit:
 def test_step_knows_what_the_file_was(tmp_path: Path) -> None:
     checkpoint = parse_location(str(tmp_path / "chk"))
     file = tmp_path / "start.json"
-    (step,) = start_steps(edit(file), checkpoint)
+    (step,) = make_start_steps(edit(file), checkpoint)
     assert (step.path, step.before, step.after) == (str(file), None, CONTENT)
     file.write_bytes(b"earliest")
-    (step,) = start_steps(edit(file), checkpoint)
-    assert step.before == digest(b"earliest")
+    (step,) = make_start_steps(edit(file), checkpoint)
+    assert step.before == compute_digest(b"earliest")
 
 
 def test_file_that_says_so_already_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "start.json").write_bytes(CONTENT)
-    assert start_steps(edit(tmp_path / "start.json"), parse_location(str(tmp_path / "chk"))) == ()
+    assert make_start_steps(edit(tmp_path / "start.json"), parse_location(str(tmp_path / "chk"))) == ()
 
 
 @pytest.mark.parametrize("path", ["chk/start.json", "chk.lastgood/start.json", "chk", "folder"])
 def test_file_that_cannot_be_one_of_the_application_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError):
-        start_steps(edit(tmp_path / path), parse_location(str(tmp_path / "chk")))
+        make_start_steps(edit(tmp_path / path), parse_location(str(tmp_path / "chk")))
 
 
 def test_link_is_not_taken_for_the_file_that_the_application_reads(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_bytes(b"earliest")
     (tmp_path / "start.json").symlink_to("real.json")
     with pytest.raises(UsageError) as refused:
-        start_steps(edit(tmp_path / "start.json"), parse_location(str(tmp_path / "chk")))
+        make_start_steps(edit(tmp_path / "start.json"), parse_location(str(tmp_path / "chk")))
     assert refused.value.found == f"a link to {tmp_path.resolve()}/real.json"
 
 
@@ -54,7 +54,7 @@ def test_link_into_the_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "chk").mkdir()
     (tmp_path / "conf").symlink_to("chk")
     with pytest.raises(UsageError) as refused:
-        start_steps(edit(tmp_path / "conf" / "start.json"), parse_location(str(tmp_path / "chk")))
+        make_start_steps(edit(tmp_path / "conf" / "start.json"), parse_location(str(tmp_path / "chk")))
     assert refused.value.found == "a file of the checkpoint"
 
 
@@ -64,5 +64,5 @@ def test_file_that_would_not_be_read_whole_is_left_alone(tmp_path: Path) -> None
         stream.truncate(FILE_BYTES_MAX + 1)
     big = StartEdit(StartFile(str(file), StartForm.PROPERTIES, "orders.start"), {"orders": {0: 7}}, "why")
     with pytest.raises(UsageError) as refused:
-        start_steps(big, parse_location(str(tmp_path / "chk")))
+        make_start_steps(big, parse_location(str(tmp_path / "chk")))
     assert refused.value.found == f"{FILE_BYTES_MAX + 1} bytes"

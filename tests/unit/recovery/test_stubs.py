@@ -10,7 +10,7 @@ import pytest
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.survey import survey
-from lastgood.recovery.stubs import NoStubError, Stub, stubs
+from lastgood.recovery.stubs import NoStubError, Stub, make_stubs
 from lastgood.settings.target import resolve_target
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -36,7 +36,7 @@ def seen(tmp_path: Path) -> Seen:
 
 
 def found(what: OpenQuery) -> Stub:
-    (stub,) = stubs(what.checkpoint, what, fail_on_data_loss=False)
+    (stub,) = make_stubs(what.checkpoint, what, fail_on_data_loss=False)
     return stub
 
 
@@ -102,4 +102,4 @@ def test_query_without_any_plan_names_no_source(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk")
     empty = survey(resolve_target(str(tmp_path / "chk")), evidence=EvidenceOptions())
     with pytest.raises(NoStubError, match="no log names the sources"):
-        stubs(empty.checkpoint, empty, fail_on_data_loss=True)
+        make_stubs(empty.checkpoint, empty, fail_on_data_loss=True)

@@ -11,14 +11,14 @@ from lastgood.planning.plan import Plan, Promise
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.whereabouts import (
     Note,
-    looked_at,
     note_begun,
     note_made,
     note_whereabouts,
-    noted,
-    whereabouts,
+    recall_evidence,
+    recall_plan,
+    recall_whereabouts,
 )
-from lastgood.signing import KeyRing, new_key
+from lastgood.signing import KeyRing, make_key
 
 ID = "20261121-002156-0001"
 
@@ -30,16 +30,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_noted_is_found_again() -> None:
-    assert whereabouts(ID) is None
+    assert recall_whereabouts(ID) is None
     note_whereabouts(ID, "s3a://lake/chk")
-    assert str(whereabouts(ID)) == "s3a://lake/chk"
+    assert str(recall_whereabouts(ID)) == "s3a://lake/chk"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"checkpoint": 7}', '{"checkpoint": "xyz://a"}', "7"])
 def test_damaged_note_is_none(state: Path, content: str) -> None:
     note_whereabouts(ID, "/chk")
     next(state.rglob(f"{ID}.json")).write_text(content)
-    assert whereabouts(ID) is None
+    assert recall_whereabouts(ID) is None
 
 
 def test_note_never_leaves_its_folder_and_stands_in_nobodys_way(state: Path) -> None:
@@ -49,36 +49,36 @@ def test_note_never_leaves_its_folder_and_stands_in_nobodys_way(state: Path) -> 
     (state / "lastgood/recoveries").rmdir()
     (state / "lastgood/recoveries").write_text("in the way")
     note_whereabouts(ID, "/chk")
-    assert whereabouts(ID) is None
+    assert recall_whereabouts(ID) is None
 
 
 def test_plan_is_the_same_whoever_has_signed_it() -> None:
     plan = planned()
     note_made(plan)
-    keys = KeyRing((new_key(),), "test")
-    assert noted(parse_plan(plan.to_bytes(keys), "plan.json", keys)) is not None
-    assert noted(parse_plan(plan.to_bytes(), "plan.json")) is not None
+    keys = KeyRing((make_key(),), "test")
+    assert recall_plan(parse_plan(plan.to_bytes(keys), "plan.json", keys)) is not None
+    assert recall_plan(parse_plan(plan.to_bytes(), "plan.json")) is not None
 
 
 def test_plan_is_known_to_the_last_byte_and_by_what_was_done_with_it() -> None:
     plan = planned()
-    assert noted(plan) is None
+    assert recall_plan(plan) is None
     note_made(plan)
-    assert noted(plan) == Note(is_own=True, is_begun=False, evidence=EvidenceOptions(), start_file=None)
-    assert noted(replace(plan, goal="fresh")) is None
+    assert recall_plan(plan) == Note(is_own=True, is_begun=False, evidence=EvidenceOptions(), start_file=None)
+    assert recall_plan(replace(plan, goal="fresh")) is None
     note_begun(plan, ("--sink", "/lake/t"), is_own=False)
-    assert noted(plan) == Note(
+    assert recall_plan(plan) == Note(
         is_own=False, is_begun=True, evidence=EvidenceOptions(sinks=("/lake/t",)), start_file=None
     )
-    assert str(whereabouts(plan.recovery)) == plan.checkpoint
+    assert str(recall_whereabouts(plan.recovery)) == plan.checkpoint
 
 
 def test_what_was_looked_at_is_remembered_unless_it_is_not_understood() -> None:
     note_whereabouts(ID, "/chk", ("--kafka", "broker:9092"))
-    assert looked_at(ID) == EvidenceOptions(kafka="broker:9092")
+    assert recall_evidence(ID) == EvidenceOptions(kafka="broker:9092")
     note_whereabouts(ID, "/chk", ("--no-such", "option"))
-    assert looked_at(ID) == EvidenceOptions()
-    assert looked_at("20261121-002156-0002") == EvidenceOptions()
+    assert recall_evidence(ID) == EvidenceOptions()
+    assert recall_evidence("20261121-002156-0002") == EvidenceOptions()
 
 
 def planned() -> Plan:

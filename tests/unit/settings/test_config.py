@@ -11,8 +11,8 @@ from lastgood.settings.config import (
     ConfiguredQuery,
     Kafka,
     choose_pipeline,
+    make_pipeline_of_command,
     parse_duration,
-    pipeline_of_command,
 )
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 
@@ -175,10 +175,10 @@ def test_unknown_pipeline_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_command_line_pipeline_is_named_after_its_script() -> None:
-    pipeline = pipeline_of_command(["spark-submit", "--master", "local[2]", "jobs/orders.py", "x.py"], ["/c"])
+    pipeline = make_pipeline_of_command(["spark-submit", "--master", "local[2]", "jobs/orders.py", "x.py"], ["/c"])
     assert (pipeline.name, pipeline.queries[0].checkpoint) == ("orders", "/c")
-    assert pipeline_of_command(["/bin/start"], []).name == "start"
-    told = pipeline_of_command(["/bin/start"], ["/c"], "delta:/t", "broker:9092")
+    assert make_pipeline_of_command(["/bin/start"], []).name == "start"
+    told = make_pipeline_of_command(["/bin/start"], ["/c"], "delta:/t", "broker:9092")
     assert (told.queries[0].sink, told.kafka) == ("delta:/t", Kafka(bootstrap="broker:9092"))
 
 

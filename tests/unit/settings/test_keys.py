@@ -11,17 +11,17 @@ import pytest
 
 from lastgood.errors import ConfigError, LastgoodError, UsageError
 from lastgood.operations import key as operation
-from lastgood.operations.key import KeyList, create, key_list, remove, rotate
+from lastgood.operations.key import KeyList, create, list_keys, remove, rotate
 from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     KeyFileExistsError,
     KeyFileOpenError,
     KeyMissingError,
-    default_file,
-    keys_of,
+    find_keys,
+    locate_default_file,
     read_key_file,
 )
-from lastgood.signing import Key, KeyInvalidError, new_key
+from lastgood.signing import Key, KeyInvalidError, make_key
 
 PIPELINE = '[pipeline.a]\ncommand = ["true"]\ncheckpoint = "chk"\n'
 
@@ -33,41 +33,41 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_key_there_is_none() -> None:
-    assert not keys_of()
-    assert key_list().to_json() == {"origin": None, "keys": []}
+    assert not find_keys()
+    assert list_keys().to_json() == {"origin": None, "keys": []}
 
 
 def test_each_place_counts_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_home = create()
-    assert (at_home.origin, key_list().ids) == (str(default_file()), at_home.ids)
+    assert (at_home.origin, list_keys().ids) == (str(locate_default_file()), at_home.ids)
     in_config = create(tmp_path / "named")
     Path("lastgood.toml").write_text(f'{PIPELINE}[trust]\nkey_file = "named"\n')
-    assert key_list().ids == in_config.ids
-    text = new_key()
+    assert list_keys().ids == in_config.ids
+    text = make_key()
     monkeypatch.setenv("LASTGOOD_KEY", f"# mine, and mine alone\n{text.line}\n")
-    assert (key_list().origin, key_list().ids) == ("LASTGOOD_KEY", (text.id,))
+    assert (list_keys().origin, list_keys().ids) == ("LASTGOOD_KEY", (text.id,))
     in_variable = create(tmp_path / "variable")
     monkeypatch.setenv("LASTGOOD_KEY_FILE", str(tmp_path / "variable"))
-    assert key_list().ids == in_variable.ids
+    assert list_keys().ids == in_variable.ids
 
 
 def test_another_configuration_names_another_file(tmp_path: Path) -> None:
     made = create(tmp_path / "there" / "named")
     (tmp_path / "there" / "other.toml").write_text(f'{PIPELINE}[trust]\nkey_file = "named"\n')
-    assert keys_of(Config(tmp_path / "there" / "other.toml")).keys[0].id == made.ids[0]
-    assert not keys_of()
+    assert find_keys(Config(tmp_path / "there" / "other.toml")).keys[0].id == made.ids[0]
+    assert not find_keys()
 
 
 def test_a_configuration_with_a_misspelt_key_file_is_refused() -> None:
     Path("lastgood.toml").write_text(f'{PIPELINE}[trust]\nkeyfile = "named"\n')
     with pytest.raises(ConfigError, match=r"trust\.keyfile"):
-        keys_of()
+        find_keys()
 
 
 def test_a_file_that_is_named_and_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LASTGOOD_KEY_FILE", str(tmp_path / "none"))
     with pytest.raises(KeyMissingError) as refused:
-        keys_of()
+        find_keys()
     assert refused.value.subject == f"LASTGOOD_KEY_FILE: {tmp_path / 'none'}"
 
 
@@ -118,7 +118,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_a_home_that_is_none_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-    assert not keys_of()
+    assert not find_keys()
 
 
 def test_a_link_a_folder_or_a_pipe_is_no_file_of_keys(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_of_two_rotations_at_once_neither_loses_the_key_of_the_other(
     second = threading.Thread(target=lambda: others.append(rotate(file)))
 
     def start_second() -> Key:
-        monkeypatch.setattr(operation, "new_key", new_key)
+        monkeypatch.setattr(operation, "make_key", make_key)
         second.start()
         second.join(timeout=1)  # where nothing holds it up, it is done by then
-        return new_key()
+        return make_key()
 
-    monkeypatch.setattr(operation, "new_key", start_second)
+    monkeypatch.setattr(operation, "make_key", start_second)
     first = rotate(file)
     second.join()
     ring = read_key_file(file)
@@ -176,7 +176,7 @@ def test_of_two_rotations_at_once_neither_loses_the_key_of_the_other(
 
 
 def test_a_key_from_a_variable_is_not_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LASTGOOD_KEY", new_key().line)
+    monkeypatch.setenv("LASTGOOD_KEY", make_key().line)
     with pytest.raises(UsageError):
         rotate()
 

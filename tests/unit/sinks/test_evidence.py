@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_unknown_evidence
 
 
 def shown(*batches: CommittedBatch, last: int | None = 3) -> SinkEvidence:
@@ -10,7 +10,7 @@ def shown(*batches: CommittedBatch, last: int | None = 3) -> SinkEvidence:
 
 
 def test_sink_of_which_nothing_is_known_may_skip_anything() -> None:
-    found = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "no answer")
+    found = make_unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "no answer")
     assert (found.last_batch, found.known, found.would_skip(0)) == (None, False, None)
 
 

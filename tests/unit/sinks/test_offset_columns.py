@@ -11,7 +11,7 @@ from lastgood.sinks.offset_columns import (
     OffsetColumnsError,
     OffsetsSeen,
     TableOffsets,
-    first_missing,
+    find_first_missing,
     parse_offset_columns,
 )
 
@@ -74,13 +74,13 @@ def test_what_is_cut_off_is_never_taken_for_held() -> None:
     for _ in range(200):
         offsets = rng.sample(range(80), 50)
         found = seen(*((n, n + 1) for n in offsets), most=4)
-        first = first_missing(found.held["orders"], 0, 0)
+        first = find_first_missing(found.held["orders"], 0, 0)
         assert set(range(first)) <= set(offsets)
 
 
 def test_first_missing_is_where_the_first_hole_begins() -> None:
     held = {0: ((0, 5), (7, 9))}
-    assert [first_missing(held, *each) for each in ((0, 0), (0, 3), (0, 5), (0, 7), (1, 4))] == [5, 5, 5, 9, 4]
+    assert [find_first_missing(held, *each) for each in ((0, 0), (0, 3), (0, 5), (0, 7), (1, 4))] == [5, 5, 5, 9, 4]
 
 
 def test_what_was_read_is_told() -> None:

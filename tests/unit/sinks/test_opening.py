@@ -8,7 +8,7 @@ import pytest
 from lastgood.errors import StorageError
 from lastgood.sinks import opening as module
 from lastgood.sinks.evidence import DedupeKey
-from lastgood.sinks.opening import open_sink, same_sink
+from lastgood.sinks.opening import normalise_sink, open_sink
 from lastgood.storage.reading import LocalStorage, LocationInvalidError, StorageDeniedError
 
 
@@ -115,4 +115,4 @@ def test_location_that_is_none_is_refused() -> None:
     ],
 )
 def test_sink_is_the_same_however_it_is_named(one: str, other: str) -> None:
-    assert same_sink(one) == same_sink(other) != same_sink("/lake/others")
+    assert normalise_sink(one) == normalise_sink(other) != normalise_sink("/lake/others")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lastgood.delta_log.actions import Transaction
-from lastgood.planning.steps import FileStep, MoveStep, files_after, in_order, sink_edits
+from lastgood.planning.steps import FileStep, MoveStep, list_files_after, sort_steps, sum_sink_edits
 from lastgood.sinks.delta.step import DeltaStep
 from lastgood.sinks.files.step import FileSinkStep
 from lastgood.steps.kinds import parse_step
@@ -85,18 +85,18 @@ def test_it_says_what_it_does_what_takes_it_back_and_who_will_see_it() -> None:
 def test_sinks_go_before_the_logs_and_their_newest_entries_first() -> None:
     entries = [replace(ENTRY, entry=f"_spark_metadata/{name}") for name in ("18", ".18.crc", "20", "19.compact")]
     drop = FileStep("commits/9", "0" * 64, None, "")
-    told = in_order([drop, *entries, ROWS])
+    told = sort_steps([drop, *entries, ROWS])
     assert [step.path.rpartition("/")[2] for step in told] == ["20", "19.compact", "18", ".18.crc", "orders", "9"]
 
 
 def test_steps_come_to_one_edit_of_each_sink() -> None:
     entries = [replace(ENTRY, entry=f"_spark_metadata/{name}") for name in ("20", "19.compact", "18")]
-    found = sink_edits([ROWS, *entries, MoveStep("state/0/0/9.delta", 1, "")])
+    found = sum_sink_edits([ROWS, *entries, MoveStep("state/0/0/9.delta", 1, "")])
     assert found == (
         SinkEdit("delta", "s3a://lake/orders", "q", 6, "it is wanted"),
         SinkEdit("file", "/lake/files", None, 17, "it is wanted"),
     )
-    assert files_after([ROWS, ENTRY, FileStep("commits/9", None, b"x", "")]) == {"commits/9": b"x"}
+    assert list_files_after([ROWS, ENTRY, FileStep("commits/9", None, b"x", "")]) == {"commits/9": b"x"}
 
 
 def test_only_a_number_that_goes_up_is_used_up() -> None:

@@ -5,7 +5,7 @@ from foreign import AUTO_LOADER, KINESIS, PULSAR, PYTHON
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import NumberOffset, SourceOffset, parse_source_offset
-from lastgood.sources.unasked import Unasked, name_of
+from lastgood.sources.unasked import Unasked, describe_source
 
 DATABRICKS = (
     '{"shards":[{"shard":{"stream":"orders","shardId":"shardId-000000000000"},"firstSeqNum":null,"lastSeqNum":"4960"}]}'
@@ -44,12 +44,12 @@ def offset(text: str) -> SourceOffset:
     ],
 )
 def test_a_source_is_called_by_what_its_offsets_look_like(text: str, name: str) -> None:
-    assert name_of(offset(text), None) == name
+    assert describe_source(offset(text), None) == name
 
 
 def test_rate_writes_down_when_it_began_and_a_socket_does_not() -> None:
-    assert name_of(NumberOffset(3), NumberOffset(1_790_000_000_000)) == "rate"
-    assert name_of(NumberOffset(3), None) == "a socket, memory, or another that counts its rows"
+    assert describe_source(NumberOffset(3), NumberOffset(1_790_000_000_000)) == "rate"
+    assert describe_source(NumberOffset(3), None) == "a socket, memory, or another that counts its rows"
 
 
 def test_what_it_rests_on_is_one_line_that_names_the_source_and_what_to_type() -> None:

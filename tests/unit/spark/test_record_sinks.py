@@ -16,13 +16,13 @@ from lastgood.errors import StorageError
 from lastgood.ledger import connecting
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace, parse_place
-from lastgood.records.files import in_order, parse_records
+from lastgood.records.files import parse_records, sort_record_files
 from lastgood.records.record import Terminated
 from lastgood.spark import record_sinks
 from lastgood.spark.agent import writer as agent_writer
 from lastgood.spark.agent.files import RecordFileWriter
 from lastgood.spark.agent.writer import Writer
-from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, sink_for
+from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, open_record_taker
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import FsspecWriter
 
@@ -50,7 +50,7 @@ def storage() -> FsspecWriter:
 
 
 def objects(storage: FsspecWriter) -> list[list[int]]:
-    names = in_order(entry.name for entry in storage.scan(LAKE) or ())
+    names = sort_record_files(entry.name for entry in storage.scan(LAKE) or ())
     return [numbers(storage.read(LAKE / name, limit=10**7) or b"") for name in names]
 
 
@@ -81,7 +81,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def test_local_folders_are_appended_to() -> None:
-    assert isinstance(sink_for(parse_location("/records")), RecordFileWriter)
+    assert isinstance(open_record_taker(parse_location("/records")), RecordFileWriter)
 
 
 def files(folder: Path) -> list[int]:

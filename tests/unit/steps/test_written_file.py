@@ -8,9 +8,9 @@ import pytest
 
 from lastgood.journal.room import Room
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import FileStep, compute_digest
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
-from lastgood.steps.kinds import carried
+from lastgood.steps.kinds import open_carrying
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
@@ -40,8 +40,8 @@ def written(place: Path, before: bytes | None, after: bytes = NEW) -> Carrying:
     if before is not None:
         place.write_bytes(before)
     if place.name == "metadata":
-        return carried(FileStep("metadata", digest(before), after, "why"), site)
-    return carried(StartFileStep(str(place), digest(before), after, "why"), site)
+        return open_carrying(FileStep("metadata", compute_digest(before), after, "why"), site)
+    return open_carrying(StartFileStep(str(place), compute_digest(before), after, "why"), site)
 
 
 def test_file_is_changed_once_and_put_back_as_it_was(place: Path) -> None:

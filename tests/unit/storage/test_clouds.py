@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.storage.clouds import AccountMismatchError, azure_settings, gcs_settings, require_account
+from lastgood.storage.clouds import AccountMismatchError, make_azure_settings, make_gcs_settings, require_account
 
 AUTHORITY, HOST = "lake@acme.dfs.core.windows.net", "acme.blob.core.windows.net"
 WHERE = {"account_name": "acme", "account_host": HOST}
@@ -22,19 +22,19 @@ WHERE = {"account_name": "acme", "account_host": HOST}
     ],
 )
 def test_the_location_says_which_account_is_asked(env: dict[str, str], more: dict[str, Any]) -> None:
-    assert azure_settings(AUTHORITY, env, {}) == {**WHERE, **more}
+    assert make_azure_settings(AUTHORITY, env, {}) == {**WHERE, **more}
 
 
 def test_what_fsspec_was_told_counts_above_the_environment() -> None:
     env = {"AZURE_STORAGE_ACCOUNT": "other", "AZURE_STORAGE_KEY": "k"}
-    assert azure_settings(AUTHORITY, env, {"account_key": "mine"}) == WHERE
+    assert make_azure_settings(AUTHORITY, env, {"account_key": "mine"}) == WHERE
 
 
 @pytest.mark.parametrize("account", ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"])
 @pytest.mark.parametrize("key", ["AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"])
 def test_a_key_of_another_account_is_never_used(account: str, key: str) -> None:
     with pytest.raises(AccountMismatchError) as caught:
-        azure_settings(AUTHORITY, {account: "other", key: "secret"}, {})
+        make_azure_settings(AUTHORITY, {account: "other", key: "secret"}, {})
     assert caught.value.found == f"{key} beside the account other"
     assert caught.value.expected == f"credentials of {HOST}"
 
@@ -73,7 +73,7 @@ def test_a_connection_string_of_another_account_or_of_none_is_an_error(connectio
 
 
 def test_at_an_emulator_of_google_no_credentials_are_looked_for() -> None:
-    assert gcs_settings({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}, {}) == {"token": "anon"}
-    assert gcs_settings({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}, {"token": "t"}) == {}
-    assert gcs_settings({"STORAGE_EMULATOR_HOST": "default"}, {}) == {}
-    assert gcs_settings({}, {}) == {}
+    assert make_gcs_settings({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}, {}) == {"token": "anon"}
+    assert make_gcs_settings({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}, {"token": "t"}) == {}
+    assert make_gcs_settings({"STORAGE_EMULATOR_HOST": "default"}, {}) == {}
+    assert make_gcs_settings({}, {}) == {}

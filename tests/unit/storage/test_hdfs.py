@@ -16,7 +16,7 @@ import pytest
 
 from lastgood.errors import NoSpaceError, StorageError
 from lastgood.storage import hdfs as storage_hdfs
-from lastgood.storage.hdfs import webhdfs_settings
+from lastgood.storage.hdfs import make_webhdfs_settings
 from lastgood.storage.reading import StorageDeniedError, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
@@ -70,7 +70,7 @@ def test_the_name_nodes_of_a_location_are_found(
     location: str, hadoop: dict[str, str], given: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
     scheme, _, authority = location.partition("://")
-    found = webhdfs_settings(scheme, authority, env=conf_dir(tmp_path / "conf", hadoop), given=given)
+    found = make_webhdfs_settings(scheme, authority, env=conf_dir(tmp_path / "conf", hadoop), given=given)
     first = urlsplit(expected[0])
     assert found == {
         "host": first.hostname,
@@ -83,7 +83,7 @@ def test_the_name_nodes_of_a_location_are_found(
 
 def test_we_are_for_hdfs_who_hadoop_would_take_us_for(tmp_path: Path) -> None:
     def identity(env: dict[str, str], **given: Any) -> dict[str, Any]:
-        found = webhdfs_settings("hdfs", "nn", env=env, given=given)
+        found = make_webhdfs_settings("hdfs", "nn", env=env, given=given)
         return {key: found[key] for key in ("user", "kerberos") if key in found}
 
     assert identity({}) == {"user": pwd.getpwuid(os.geteuid()).pw_name}
@@ -99,14 +99,14 @@ def test_a_user_without_a_name_is_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyError(uid)
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    assert "user" not in webhdfs_settings("hdfs", "nn", env={}, given={})
+    assert "user" not in make_webhdfs_settings("hdfs", "nn", env={}, given={})
 
 
 def test_settings_of_hadoop_may_be_missing_but_not_unreadable(tmp_path: Path) -> None:
-    assert webhdfs_settings("hdfs", "nn", env={"HADOOP_CONF_DIR": str(tmp_path)}, given={})["host"] == "nn"
+    assert make_webhdfs_settings("hdfs", "nn", env={"HADOOP_CONF_DIR": str(tmp_path)}, given={})["host"] == "nn"
     (tmp_path / "hdfs-site.xml").write_text("<configuration>")
     with pytest.raises(StorageError) as raised:
-        webhdfs_settings("hdfs", "nn", env={"HADOOP_CONF_DIR": str(tmp_path)}, given={})
+        make_webhdfs_settings("hdfs", "nn", env={"HADOOP_CONF_DIR": str(tmp_path)}, given={})
     assert raised.value.subject == str(tmp_path / "hdfs-site.xml")
 
 

@@ -24,7 +24,7 @@ from lastgood.storage.reading import (
     open_storage,
     parse_location,
 )
-from lastgood.storage.services import s3_settings
+from lastgood.storage.services import make_s3_settings
 
 ABFSS = "abfss://lake@acme.dfs.core.windows.net"
 WASBS = "wasbs://lake@acme.blob.core.windows.net"
@@ -447,7 +447,7 @@ def test_a_missing_library_is_named_with_its_extra(
 @pytest.mark.parametrize(
     ("text", "protocol", "expected", "path"),
     [
-        ("s3a://lake/chk", "s3", s3_settings({}, {}, requests=100), "lake/chk"),
+        ("s3a://lake/chk", "s3", make_s3_settings({}, {}, requests=100), "lake/chk"),
         ("gs://lake/chk", "gs", {}, "lake/chk"),
         (f"{ABFSS}/chk", "abfss", ACME, "lake/chk"),
         (f"{WASBS}/chk", "abfss", ACME, "lake/chk"),

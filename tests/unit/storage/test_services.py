@@ -7,19 +7,19 @@ from botocore.exceptions import NoCredentialsError, ReadTimeoutError
 
 from lastgood.storage.services import (
     OddAnswerError,
-    _doubt,
+    _refuse_odd_answer,
     _send_at_once,
-    impatient,
     is_unreachable,
     lacks_credentials,
-    s3_settings,
+    make_impatient,
+    make_s3_settings,
 )
 
 
 def answer(operation: str, status: int, *, method: str = "GET", code: str | None = None, **parsed: object) -> None:
     """What S3, or somebody else, answers to an operation."""
     error = {} if code is None else {"Error": {"Code": code, "Message": "what it says"}}
-    _doubt(
+    _refuse_odd_answer(
         http_response=SimpleNamespace(status_code=status),
         parsed={**error, **parsed},
         model=SimpleNamespace(name=operation, http={"method": method}),
@@ -59,18 +59,22 @@ def test_every_refusal_is_one_whatever_its_name(status: int) -> None:
 
 
 def test_what_the_user_told_fsspec_counts_above_ours() -> None:
-    settings = s3_settings({}, {"config_kwargs": {"read_timeout": 60}}, requests=7)
+    settings = make_s3_settings({}, {"config_kwargs": {"read_timeout": 60}}, requests=7)
     assert settings["config_kwargs"]["read_timeout"] == 60
     assert settings["config_kwargs"]["max_pool_connections"] == 7
     assert "client_kwargs" not in settings
 
 
 def test_the_region_is_taken_from_either_variable() -> None:
-    assert s3_settings({"AWS_REGION": "eu-west-1"}, {}, requests=1)["client_kwargs"] == {"region_name": "eu-west-1"}
+    assert make_s3_settings({"AWS_REGION": "eu-west-1"}, {}, requests=1)["client_kwargs"] == {
+        "region_name": "eu-west-1"
+    }
     both = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-2"}
-    assert "client_kwargs" not in s3_settings(both, {}, requests=1)  # botocore reads that one itself
+    assert "client_kwargs" not in make_s3_settings(both, {}, requests=1)  # botocore reads that one itself
     chosen = {"client_kwargs": {"region_name": "us-east-2"}}
-    assert s3_settings({"AWS_REGION": "eu-west-1"}, chosen, requests=1)["client_kwargs"]["region_name"] == "us-east-2"
+    assert (
+        make_s3_settings({"AWS_REGION": "eu-west-1"}, chosen, requests=1)["client_kwargs"]["region_name"] == "us-east-2"
+    )
 
 
 def test_no_answer_is_told_from_an_answer() -> None:
@@ -88,4 +92,4 @@ def test_missing_credentials_are_told_from_other_errors() -> None:
 
 
 def test_other_services_are_left_as_they_are() -> None:
-    assert impatient(dict, "gs") is dict
+    assert make_impatient(dict, "gs") is dict

@@ -19,8 +19,8 @@ from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise import filling as module
 from lastgood.supervise import mirroring as mirrors
 from lastgood.supervise.events import Event, Noticed
-from lastgood.supervise.filling import Filling, filling
-from lastgood.supervise.mirroring import mirroring
+from lastgood.supervise.filling import Filling, keep_filled
+from lastgood.supervise.mirroring import keep_mirrored
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 DEADLINE_SECONDS = 60
@@ -66,7 +66,7 @@ def test_ledger_follows_the_mirror_and_has_all_at_the_end(
 ) -> None:
     told: list[Event] = []
     query.run(2)
-    with filling(place, told.append) as filled, mirroring([location], told.append, filled):
+    with keep_filled(place, told.append) as filled, keep_mirrored([location], told.append, filled):
         wait_until(lambda: ids(place) == [0, 1])
         query.run(2)
         wait_until(lambda: ids(place) == [0, 1, 2, 3])
@@ -77,7 +77,7 @@ def test_ledger_follows_the_mirror_and_has_all_at_the_end(
 
 def test_nothing_is_filled_without_a_ledger(location: Location, query: CheckpointBuilder) -> None:
     query.run(1)
-    with filling(None, print) as filled, mirroring([location], print, filled):
+    with keep_filled(None, print) as filled, keep_mirrored([location], print, filled):
         assert filled is None
 
 
@@ -89,7 +89,7 @@ def test_ledger_that_is_locked_is_told_once_and_gets_all_later(
     assert place.path is not None
     other = sqlite3.connect(place.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with filling(place, told.append) as filled, mirroring([location], told.append, filled):
+    with keep_filled(place, told.append) as filled, keep_mirrored([location], told.append, filled):
         query.run(3)
         wait_until(lambda: told != [])
         query.run(3)
@@ -109,11 +109,11 @@ def test_ledger_that_cannot_be_had_until_the_end_is_filled_by_the_next_run(
 ) -> None:
     told: list[Event] = []
     (tmp_path / "folder").touch()
-    with filling(place, told.append) as filled, mirroring([location], told.append, filled):
+    with keep_filled(place, told.append) as filled, keep_mirrored([location], told.append, filled):
         query.run(3)
     assert [event.name for event in told] == ["noticed"]
     (tmp_path / "folder").unlink()
-    with filling(place, told.append) as filled, mirroring([location], told.append, filled):
+    with keep_filled(place, told.append) as filled, keep_mirrored([location], told.append, filled):
         pass
     assert ids(place) == [0, 1, 2]
     assert len(told) == 1
@@ -123,7 +123,7 @@ def test_of_too_much_that_waits_the_mirror_is_read_instead(
     place: LedgerPlace, location: Location, query: CheckpointBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COPIES_MAX", 3)
-    with filling(place, print) as filled, mirroring([location], print, filled):
+    with keep_filled(place, print) as filled, keep_mirrored([location], print, filled):
         query.run(1)
         wait_until(lambda: place.path is not None and place.path.exists() and ids(place) == [0])
         query.run(5)
@@ -141,7 +141,7 @@ def test_records_of_agents_and_of_the_application_are_filled_in(
     RecordFileWriter(tmp_path / "agent" / "run-1").write([told(7)])
     now = RecordFileWriter(tmp_path / "agent" / "run-2")
     RecordFileWriter(tmp_path / "checkpoint.lastgood" / "records").write([told(9)])
-    with filling(place, print, agents=tmp_path / "agent") as filled, mirroring([location], print, filled):
+    with keep_filled(place, print, agents=tmp_path / "agent") as filled, keep_mirrored([location], print, filled):
         wait_until(lambda: place.path is not None and place.path.exists() and ids(place) == [0, 7, 9])
         now.write([told(8)])
         wait_until(lambda: ids(place) == [0, 7, 8, 9])
@@ -169,7 +169,7 @@ def test_library_that_is_missing_is_told_and_stops_nothing(
     monkeypatch.setitem(sys.modules, "alembic", None)  # as if it were not installed
     told: list[Event] = []
     query.run(1)
-    with filling(place, told.append) as filled, mirroring([location], told.append, filled):
+    with keep_filled(place, told.append) as filled, keep_mirrored([location], told.append, filled):
         wait_until(lambda: told != [])
     (notice,) = told
     assert isinstance(notice, Noticed)

@@ -21,9 +21,9 @@ def test_batch_that_is_not_committed_in_time_is_a_stall() -> None:
     world = World()
     world.stalls.note("chk", LogProgress(7, 6))
     world.now = 59.9
-    assert world.stalls.stalled() is None
+    assert world.stalls.find_stalled() is None
     world.now = 60
-    stall = world.stalls.stalled()
+    stall = world.stalls.find_stalled()
     assert stall is not None
     assert (stall.checkpoint, stall.cause.line) == ("chk", "batch 7 was not committed within 60 s")
     assert world.asked == 0
@@ -36,14 +36,14 @@ def test_progress_begins_the_time_anew() -> None:
     world.stalls.note("chk", LogProgress(7, 7))
     world.stalls.note("chk", LogProgress(8, 7))
     world.now = 100
-    assert world.stalls.stalled() is None
+    assert world.stalls.find_stalled() is None
 
 
 def test_query_without_anything_to_do_is_no_stall_and_seldom_asked_about() -> None:
     world = World()
     world.stalls.note("chk", LogProgress(7, 7))
     for world.now in range(60, 180, 10):
-        assert world.stalls.stalled() is None
+        assert world.stalls.find_stalled() is None
     assert world.asked == 2
 
 
@@ -51,7 +51,7 @@ def test_query_that_plans_nothing_though_its_sources_hold_more_is_a_stall() -> N
     world = World()
     world.stalls.note("chk", LogProgress(7, 7))
     world.now, world.is_ahead = 60, True
-    stall = world.stalls.stalled()
+    stall = world.stalls.find_stalled()
     assert stall is not None
     assert stall.cause.line == "no batch was planned for 60 s, and the sources hold more"
 
@@ -62,11 +62,11 @@ def test_new_run_begins_the_time_anew() -> None:
     world.now = 1000
     world.stalls.begin()
     world.stalls.note("chk", LogProgress(7, 6))
-    assert world.stalls.stalled() is None
+    assert world.stalls.find_stalled() is None
 
 
 def test_nothing_is_a_stall_unless_the_policy_says_so() -> None:
     world = World(None)
     world.stalls.note("chk", LogProgress(7, 6))
     world.now = 10_000
-    assert world.stalls.stalled() is None
+    assert world.stalls.find_stalled() is None

@@ -11,21 +11,26 @@ from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
-from lastgood.planning.goals.resume import LOGS, foreseen, repaired, require_sinks, require_sources
+from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, require_sinks, require_sources
 from lastgood.planning.goals.values import ReplanGoal
-from lastgood.planning.pricing import ends
-from lastgood.planning.repairs.numbers import number_taken
+from lastgood.planning.pricing import find_ends
+from lastgood.planning.repairs.numbers import use_number_up
 from lastgood.planning.repairs.repair import Work, refuse
-from lastgood.planning.repairs.sinks import orphans_after, retired
-from lastgood.planning.repairs.sinks_back import mark_lowered, sinks_taken_back
+from lastgood.planning.repairs.sinks import list_orphans_after, retire_orphan
+from lastgood.planning.repairs.sinks_back import lower_mark, take_sinks_back
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sink_batches import reads_nothing
-from lastgood.sources.files.facts import FileState, least_age_to_find, max_age_assumed, never_found_again
+from lastgood.query.sink_batches import is_reading_nothing
+from lastgood.sources.files.facts import (
+    FileState,
+    describe_assumed_max_age,
+    find_least_age_to_find,
+    list_never_found_again,
+)
 
 
-def plan_replan(world: Observation, spark: SparkVersion) -> Draft:
+def draft_replan(world: Observation, spark: SparkVersion) -> Draft:
     """The draft for `replan`.
 
     Raises:
@@ -35,30 +40,32 @@ def plan_replan(world: Observation, spark: SparkVersion) -> Draft:
     require_sources(work)
     require_sinks(work.standing)
     if not work.standing.has_orphan:
-        return work.draft(foreseen(work))
-    work = repaired(work, (mark_lowered,))
+        return work.draft(foresee_start(work))
+    work = repair_work(work, (lower_mark,))
     _require_committed(work.standing)
-    after = _newest_in_sinks(work.standing)
+    after = _find_newest_in_sinks(work.standing)
     if after is None:
-        work = repaired(_sinks_at_the_commit(work), (number_taken,))
-        if _reads_nothing(work.standing):
-            return work.draft(foreseen(work))  # numbers are used up: their ranges are planned anew under the next ones
+        work = repair_work(_take_sinks_to_the_commit(work), (use_number_up,))
+        if _is_reading_nothing(work.standing):
+            return work.draft(
+                foresee_start(work)
+            )  # numbers are used up: their ranges are planned anew under the next ones
         after = work.standing.committed
-    others = tuple(_planned_files(work.standing, after))
-    repair = retired(work.standing, work.standing.planned, "today's limits are to apply", others, after)
-    ages = tuple(_ages_assumed(work.standing, others))
+    others = tuple(_edit_planned_files(work.standing, after))
+    repair = retire_orphan(work.standing, work.standing.planned, "today's limits are to apply", others, after)
+    ages = tuple(_list_assumed_ages(work.standing, others))
     work = work.with_repair(replace(repair, rests_on=(*repair.rests_on, *ages)))
-    work = repaired(work, LOGS)
-    return work.draft(foreseen(work))
+    work = repair_work(work, LOGS)
+    return work.draft(foresee_start(work))
 
 
-def _reads_nothing(standing: Standing) -> bool:
+def _is_reading_nothing(standing: Standing) -> bool:
     """Whether no plan without a commit reads anything.
 
     That the newest of several reads nothing says little: so a query with a watermark plans to close its windows.
     """
-    orphans = orphans_after(standing, standing.committed, standing.planned)
-    return all(reads_nothing(standing.checkpoint, number) for number in orphans)
+    orphans = list_orphans_after(standing, standing.committed, standing.planned)
+    return all(is_reading_nothing(standing.checkpoint, number) for number in orphans)
 
 
 def _require_committed(standing: Standing) -> None:
@@ -74,7 +81,7 @@ def _require_committed(standing: Standing) -> None:
         )
 
 
-def _newest_in_sinks(standing: Standing) -> int | None:
+def _find_newest_in_sinks(standing: Standing) -> int | None:
     """Of several orphans the newest that all sinks have, if they drop it when it runs again: it stays, as it is done.
 
     State that such a batch made is there or not; so with state the sinks give back what is not committed.
@@ -87,19 +94,19 @@ def _newest_in_sinks(standing: Standing) -> int | None:
     return shown
 
 
-def _sinks_at_the_commit(work: Work) -> Work:
+def _take_sinks_to_the_commit(work: Work) -> Work:
     """Sinks that have the orphan give it back: what it read is to be read again (row 6)."""
     standing = work.standing
     if not standing.sinks_known or standing.furthest <= standing.committed:
         return work
     why = f"batch {standing.planned} is to be planned anew"
-    return work.with_repair(sinks_taken_back(standing, standing.committed, why))
+    return work.with_repair(take_sinks_back(standing, standing.committed, why))
 
 
-def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
+def _edit_planned_files(standing: Standing, after: int) -> Iterator[Edit]:
     """Entries of file sources that name what the orphans were to read: else it would come back as it was."""
-    committed = ends(standing.plan(after))
-    for source_id, offset in ends(standing.plan(standing.planned)).items():
+    committed = find_ends(standing.plan(after))
+    for source_id, offset in find_ends(standing.plan(standing.planned)).items():
         log = next((log for log in standing.checkpoint.sources if log.name == source_id), None)
         if not isinstance(offset, FileOffset) or log is None:
             continue
@@ -110,16 +117,17 @@ def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
             yield Edit(f"{log.folder}/{log_id}", None, "its files are to be found and planned again")
 
 
-def _ages_assumed(standing: Standing, dropped: tuple[Edit, ...]) -> Iterator[str]:
+def _list_assumed_ages(standing: Standing, dropped: tuple[Edit, ...]) -> Iterator[str]:
     """What is taken to be so of `maxFileAge`, where files are older than some that stay in the log; one line each."""
     paths = {edit.path for edit in dropped}
     for log in standing.checkpoint.sources:
         gone = [n for n in log.entries if f"{log.folder}/{n}" in paths]
-        files = [file for n in gone for file in _files(log.entries[n])]
-        kept = [file for n, entry in log.entries.items() if n not in gone for file in _files(entry)]
-        least_ms = least_age_to_find(files, kept)
+        files = [file for n in gone for file in _list_files(log.entries[n])]
+        kept = [file for n, entry in log.entries.items() if n not in gone for file in _list_files(entry)]
+        least_ms = find_least_age_to_find(files, kept)
         if least_ms is not None:
-            yield f"the assumption that {max_age_assumed(log.name, least_ms)}: else files are never found again"
+            assumed = describe_assumed_max_age(log.name, least_ms)
+            yield f"the assumption that {assumed}: else files are never found again"
 
 
 def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest: int) -> None:
@@ -128,10 +136,10 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
         dropped = list(entry)
     else:
         dropped = []
-    kept = [file for n, each in log.entries.items() if n <= newest for file in _files(each)]
+    kept = [file for n, each in log.entries.items() if n <= newest for file in _list_files(each)]
     states = {each.file.path: each.state for each in standing.world.files.get(log.name, ())}
     lost = [file.path for file in dropped if states.get(file.path) is FileState.MISSING]
-    lost += [file.path for file in never_found_again(dropped, kept)]
+    lost += [file.path for file in list_never_found_again(dropped, kept)]
     if log_id in log.listing.compact or lost or not isinstance(entry, FileLogEntry):
         found = (
             "it holds the entries of all batches before it, too"
@@ -149,7 +157,7 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
         )
 
 
-def _files(entry: object) -> list[SourceFile]:
+def _list_files(entry: object) -> list[SourceFile]:
     if not isinstance(entry, FileLogEntry):
         return []
     return list(entry)
@@ -161,9 +169,9 @@ def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
         yield ReplanGoal(), ()
 
 
-def _plan(world: Observation, goal: ReplanGoal, spark: SparkVersion) -> Draft:
+def _draft(world: Observation, goal: ReplanGoal, spark: SparkVersion) -> Draft:
     del goal
-    return plan_replan(world, spark)
+    return draft_replan(world, spark)
 
 
-REPLAN: Final = GoalKind(name=ReplanGoal.name, begins=Begins.BY_ITSELF, make=ReplanGoal, draft=_plan, offer=_offer)
+REPLAN: Final = GoalKind(name=ReplanGoal.name, begins=Begins.BY_ITSELF, make=ReplanGoal, draft=_draft, offer=_offer)

@@ -8,27 +8,27 @@ from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
-from lastgood.diagnosis.rules_kafka_broker import may_be_read
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, get_topics
+from lastgood.diagnosis.rules_kafka_broker import find_where_to_read
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
-from lastgood.planning.goals.resume import LOGS, repaired, require_continuity, require_next, require_sinks
+from lastgood.planning.goals.resume import LOGS, repair_work, require_continuity, require_next, require_sinks
 from lastgood.planning.goals.values import RepositionGoal
-from lastgood.planning.losses import assumptions, begun, missing_already, silently_lost
-from lastgood.planning.numbering import Number, numbered, require_no_gap
-from lastgood.planning.placing import Placed, as_of_now, placed
+from lastgood.planning.losses import find_beginnings, list_assumptions, list_missing_already, predict_silent_loss
+from lastgood.planning.numbering import Number, choose_number, require_no_gap
+from lastgood.planning.placing import Placed, place_sources, reduce_to_now
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import Reached, ends, price_of_start, unresolved_ends, weakest
-from lastgood.planning.repairs.lost import mirrored
+from lastgood.planning.pricing import Reached, choose_weakest, find_ends, find_unresolved_ends, price_start
+from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sink_batches import origins
+from lastgood.query.sink_batches import find_origins
 from lastgood.query.sinks import NONE
 
 
-def plan_reposition(world: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
+def draft_reposition(world: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
     """The draft for `reposition`.
 
     Raises:
@@ -38,15 +38,15 @@ def plan_reposition(world: Observation, goal: RepositionGoal, spark: SparkVersio
     if work.standing.world.is_stateful:
         raise refuse_stateful(work.standing)
     require_sinks(work.standing)
-    work = repaired(work, LOGS)
+    work = repair_work(work, LOGS)
     require_continuity(work.standing)
     where = _Where.of(work)
-    starts = placed(work.standing, where.stays, goal.offsets)
-    edits = _edits(work.standing, where, starts, f"it starts where {goal.chosen}")
-    repair = priced(work.standing, where.reached, starts, edits, where.rests_on)
+    starts = place_sources(work.standing, where.stays, goal.offsets)
+    edits = _make_edits(work.standing, where, starts, f"it starts where {goal.chosen}")
+    repair = price_edits(work.standing, where.reached, starts, edits, where.rests_on)
     if not work.standing.sinks_known:  # whatever the logs say, one may be ahead of them
-        repair = replace(repair, word=weakest((repair.word, Guarantee.AT_LEAST_ONCE)))
-    return finished(work.with_repair(repair))
+        repair = replace(repair, word=choose_weakest((repair.word, Guarantee.AT_LEAST_ONCE)))
+    return finish_draft(work.with_repair(repair))
 
 
 def refuse_stateful(standing: Standing) -> Exception:
@@ -60,7 +60,7 @@ def refuse_stateful(standing: Standing) -> Exception:
     )
 
 
-def priced(
+def price_edits(
     standing: Standing, reached: Reached, starts: Placed, edits: tuple[Edit, ...], rests_on: tuple[str, ...]
 ) -> Repair:
     """The edits with their price and the word for it.
@@ -70,14 +70,16 @@ def priced(
     """
     recreated = standing.recreated
     is_settled = not standing.has_orphan or (standing.sinks_known and standing.furthest <= standing.committed)
-    meanwhile = {topic: may_be_read(standing.world, standing.restart, topic, by_time=is_settled) for topic in recreated}
-    bounded = as_of_now(_bounded(standing, reached), meanwhile)
-    prices = price_of_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
+    meanwhile = {
+        topic: find_where_to_read(standing.world, standing.restart, topic, by_time=is_settled) for topic in recreated
+    }
+    bounded = reduce_to_now(_limit_reached(standing, reached), meanwhile)
+    prices = price_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
     doubts = [
         *starts.doubts,
         *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
     ]
-    unresolved = list(unresolved_ends(starts.starts, reached, standing.kafka))
+    unresolved = list(find_unresolved_ends(starts.starts, reached, standing.kafka))
     words = [price.guarantee for price in prices]
     words += [word for word, _ in unresolved]
     if doubts:
@@ -85,10 +87,10 @@ def priced(
     moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]
     if doubts:
         prices = tuple(replace(price, bound=True) for price in prices)
-    return Repair(edits, weakest(words), (*rests_on, *doubts, *(line for _, line in unresolved), *moved), prices)
+    return Repair(edits, choose_weakest(words), (*rests_on, *doubts, *(line for _, line in unresolved), *moved), prices)
 
 
-def finished(work: Work) -> Draft:
+def finish_draft(work: Work) -> Draft:
     """The draft, once the query has been given its new start.
 
     Raises:
@@ -105,7 +107,7 @@ def finished(work: Work) -> Draft:
         )
     require_next(work.standing)
     require_no_gap(work.standing)
-    lost = silently_lost(work.standing)
+    lost = predict_silent_loss(work.standing)
     if lost is not None:
         if work.repairs:
             priced_before = work.repairs[-1].prices
@@ -113,12 +115,12 @@ def finished(work: Work) -> Draft:
             priced_before = ()
         prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
         return work.draft(Outlook(lost.word, lost.rests_on, prices))
-    gone = tuple(missing_already(work.began, ends(work.standing.checkpoint.newest_offsets)))
+    gone = tuple(list_missing_already(work.began, find_ends(work.standing.checkpoint.newest_offsets)))
     word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
-    return work.draft(Outlook(word, (*assumptions(work.standing), *gone)))
+    return work.draft(Outlook(word, (*list_assumptions(work.standing), *gone)))
 
 
-def _bounded(standing: Standing, reached: Reached) -> Reached:
+def _limit_reached(standing: Standing, reached: Reached) -> Reached:
     if reached.most is not None:
         return reached
     facts = standing.kafka
@@ -165,18 +167,18 @@ class _Where:
         if is_known:
             high = max(shown)
         else:
-            high = max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
-        number = numbered(
+            high = max(standing.planned, standing.furthest, *list_mirrored(work.mirror, OFFSETS))
+        number = choose_number(
             standing,
             logged=standing.committed if is_known else max(standing.committed, high),
             marked=max(standing.furthest, standing.skipped_up_to),
-            commits={*standing.checkpoint.commits.ids, *mirrored(work.mirror, COMMITS)},
+            commits={*standing.checkpoint.commits.ids, *list_mirrored(work.mirror, COMMITS)},
         )
-        least, most = plan_of(work, low), plan_of(work, high)
+        least, most = find_offset_entry(work, low), find_offset_entry(work, high)
         if low > standing.planned and least is None:
-            low, least = standing.planned, plan_of(work, standing.planned)
+            low, least = standing.planned, find_offset_entry(work, standing.planned)
         stay = max(low, standing.committed)
-        stays = plan_of(work, stay)
+        stays = find_offset_entry(work, stay)
         unread = [n for n, entry in ((low, least), (stay, stays)) if n > NONE and entry is None]
         if unread:
             raise refuse(
@@ -185,56 +187,56 @@ class _Where:
                 found=f"no plan of batch {unread[0]} that can be read",
                 next=standing.world.command("backup list"),
             )
-        first = begun(standing)
+        first = find_beginnings(standing)
         # Else a sink has what an older plan read, which no log tells.
         is_bounded = not (standing.planned_anew or is_doubtful)
-        furthest = ends(most) or None
+        furthest = find_ends(most) or None
         if furthest is None and high == NONE:
             furthest = first
         reached = Reached(
-            ends(least) or first,
+            find_ends(least) or first,
             furthest if is_bounded else None,
-            ends(standing.plan(standing.planned)) or ends(stays) or first,
+            find_ends(standing.plan(standing.planned)) or find_ends(stays) or first,
         )
-        return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))
+        return cls(number, find_ends(stays) or first, reached, (*_list_lines(standing, low, high), *number.rests_on))
 
 
 def _is_of_another_plan(work: Work, batch: int) -> bool:
     """Whether a sink may hold a batch of another plan than the one that only the mirror has."""
     plan = None
     if batch > work.standing.planned:
-        plan = plan_of(work, batch)
+        plan = find_offset_entry(work, batch)
     if plan is None or plan.metadata is None:
         return False
     planned_ms = {batch: plan.metadata.batch_timestamp_ms}
-    held = [origins(each.sink, planned_ms).get(batch) for each in work.standing.sinks]
+    held = [find_origins(each.sink, planned_ms).get(batch) for each in work.standing.sinks]
     return any(each is not None and each.origin.is_doubtful for each in held)
 
 
-def _lines(standing: Standing, low: int, high: int) -> list[str]:
+def _list_lines(standing: Standing, low: int, high: int) -> list[str]:
     if standing.sinks_known:
         return [*standing.marks(), *([f"{OFFSETS}/{low}"] if low > NONE else [])]
-    return list(lines_of(low, high))
+    return list(list_lines(low, high))
 
 
-def lines_of(low: int, high: int) -> tuple[str, ...]:
+def list_lines(low: int, high: int) -> tuple[str, ...]:
     """On what it rests that all sinks have batches up to one, and none has any beyond another, by the logs alone."""
     if low == high:
         return f"{COMMITS}/{low}", "the assumption that no sink is ahead of it: not every sink told"
     return (f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are",)
 
 
-def plan_of(work: Work, batch_id: int) -> OffsetEntry | None:
+def find_offset_entry(work: Work, batch_id: int) -> OffsetEntry | None:
     """A plan, as the logs or the mirror hold it."""
     found = work.standing.plan(batch_id)
-    copy = mirrored(work.mirror, OFFSETS).get(batch_id)
+    copy = list_mirrored(work.mirror, OFFSETS).get(batch_id)
     if found is None and copy is not None and batch_id > work.standing.planned:
         entry = parse_offset_entry(copy)
         return entry if isinstance(entry, OffsetEntry) else None
     return found
 
 
-def with_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> OffsetEntry:
+def replace_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> OffsetEntry:
     """A plan that ends where the sources are to start; all else is as in `template`."""
     entry = template
     for line in template.sources:
@@ -244,9 +246,9 @@ def with_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> Off
     return entry
 
 
-def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple[Edit, ...]:
+def _make_edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple[Edit, ...]:
     if where.number.batch == NONE:
-        return _edits_before_first(standing, starts, why)
+        return _make_edits_before_first(standing, starts, why)
     number, checkpoint = where.number.batch, standing.checkpoint
     if where.number.is_run:
         committed = number - 1
@@ -264,7 +266,7 @@ def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple
             expected="a commit to go by",
             next=standing.world.command("plan", "--goal", "fresh"),
         )
-    content = with_lines(template, starts.starts).to_bytes()
+    content = replace_lines(template, starts.starts).to_bytes()
     gone = "it is planned from other offsets"
     edits = [Edit(f"{COMMITS}/{n}", None, gone) for n in checkpoint.commits.ids if n > committed]
     edits += [Edit(f"{OFFSETS}/{n}", None, gone) for n in checkpoint.offsets.ids if n > number]
@@ -277,7 +279,7 @@ def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple
     return tuple(edits)
 
 
-def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[Edit, ...]:
+def _make_edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[Edit, ...]:
     """Nothing is committed and no sink shows anything: batch 0 begins where its sources say."""
     logs = {log.name: log for log in standing.checkpoint.sources if log.initial is not None}
     if not logs or not set(starts.starts).issubset(logs):
@@ -297,7 +299,7 @@ def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[E
 def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = world.checkpoint
     newest = checkpoint.newest_offsets
-    has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
+    has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in find_ends(newest).values())
     # Of any other source nobody could choose them.
     if asked.name != RepositionGoal.name and has_offsets:
         lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
@@ -308,10 +310,10 @@ def _offer_earliest(world: Observation) -> Iterator[Offer]:
     """Every partition that Kafka has of the topics that are read, from its beginning."""
     facts, newest = world.kafka, world.checkpoint.newest_offsets
     offsets = {}
-    for source_id, offset in ends(newest).items():
+    for source_id, offset in find_ends(newest).items():
         topics = facts.topics if facts else {}
         there: dict[str, dict[int, int]] = {}
-        for topic, parts in topics_of(offset).items():
+        for topic, parts in get_topics(offset).items():
             partitions = topics[topic].partitions if topic in topics else parts
             there[topic] = dict.fromkeys(partitions, OFFSET_EARLIEST)
         if there:
@@ -324,7 +326,7 @@ REPOSITION: Final = GoalKind(
     name=RepositionGoal.name,
     begins=Begins.WHERE_CHOSEN,
     make=RepositionGoal,
-    draft=plan_reposition,
+    draft=draft_reposition,
     offer=_offer,
     offer_instead=_offer_earliest,
 )

@@ -15,66 +15,79 @@ from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SINK_LOG, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
-from lastgood.checkpoint.source_order import OffsetStep, step
-from lastgood.diagnosis.rules_lost import way_back
+from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
+from lastgood.diagnosis.rules_lost import find_way_back
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.values import ResumeGoal
-from lastgood.planning.leaving import begins_as_told
-from lastgood.planning.losses import assumptions, begun, doubled_already, missing_already, silently_lost
+from lastgood.planning.leaving import predict_start_as_told
+from lastgood.planning.losses import (
+    find_beginnings,
+    list_assumptions,
+    list_doubled_already,
+    list_missing_already,
+    predict_silent_loss,
+)
 from lastgood.planning.numbering import require_no_gap
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import (
     Reached,
-    ends,
-    price_of_batch,
-    price_of_start,
-    unresolved_ends,
-    weakest,
-    word_of_unasked,
+    choose_weakest,
+    find_ends,
+    find_unresolved_ends,
+    judge_unasked,
+    price_batch,
+    price_start,
 )
 from lastgood.planning.repairs.logs import (
-    commits_ahead,
-    newest_commit,
-    newest_plan,
-    plan_before,
-    source_logs,
-    stale_state,
-    strays,
+    remove_stale_state,
+    remove_strays,
+    repair_commits_ahead,
+    repair_newest_commit,
+    repair_newest_plan,
+    repair_plan_before,
+    repair_source_logs,
 )
-from lastgood.planning.repairs.lost import lost_checkpoint, lost_id, newest_committed
-from lastgood.planning.repairs.mirror import lifted_by_mirror
-from lastgood.planning.repairs.numbers import number_taken, price_of_older_plan
+from lastgood.planning.repairs.lost import find_newest_committed, restore_lost_checkpoint, restore_lost_id
+from lastgood.planning.repairs.mirror import lift_by_mirror
+from lastgood.planning.repairs.numbers import price_older_plan, use_number_up
 from lastgood.planning.repairs.repair import MIRROR, Outlook, Repair, Work, refuse
-from lastgood.planning.repairs.sinks import cut, lifted, orphan, several_open
-from lastgood.planning.repairs.sinks_back import mark_lowered, mark_renewed, run_again
+from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_logs, repair_orphan
+from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
 from lastgood.planning.standing import Standing
-from lastgood.query.lost import known_elsewhere
+from lastgood.query.lost import find_known_elsewhere
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sink_batches import is_reading_nothing
 from lastgood.query.sinks import NONE
-from lastgood.query.spans import stands
+from lastgood.query.spans import list_stands
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
-    lost_id,
-    newest_plan,
-    newest_commit,
-    commits_ahead,
-    plan_before,
-    source_logs,
-    strays,
+    restore_lost_id,
+    repair_newest_plan,
+    repair_newest_commit,
+    repair_commits_ahead,
+    repair_plan_before,
+    repair_source_logs,
+    remove_strays,
 )
 """What makes the logs readable."""
-_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_renewed, run_again, orphan)
+_SINKS: Final[tuple[_FindRepair, ...]] = (
+    cut_logs,
+    close_several_open,
+    use_number_up,
+    renew_mark,
+    run_again,
+    repair_orphan,
+)
 _ROUNDS_MAX = 64
 
 
-def plan_resume(world: Observation, spark: SparkVersion) -> Draft:
+def draft_resume(world: Observation, spark: SparkVersion) -> Draft:
     """The draft for `resume`.
 
     Raises:
@@ -84,35 +97,35 @@ def plan_resume(world: Observation, spark: SparkVersion) -> Draft:
     mode = standing.checkpoint.mode
     if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
         ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
-        sources = unasked_sources(standing.world)
-        word = weakest((Guarantee.AT_LEAST_ONCE, word_of_unasked(sources, is_same=True)))
+        sources = list_unasked_sources(standing.world)
+        word = choose_weakest((Guarantee.AT_LEAST_ONCE, judge_unasked(sources, is_same=True)))
         return Draft((), word, (ground, *(each.ground for each in sources)), is_plain=True)
-    return resumed(Work.begin(world, spark))
+    return resume_work(Work.begin(world, spark))
 
 
-def resumed(work: Work) -> Draft:
+def resume_work(work: Work) -> Draft:
     """The draft, with all that is still to be put right after what `work` has done already.
 
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
     require_sources(work)
-    work = repaired(work, (lost_checkpoint, *LOGS))
+    work = repair_work(work, (restore_lost_checkpoint, *LOGS))
     require_sinks(work.standing)
-    work = repaired(work, (mark_lowered,))
-    done = repaired(work, (*LOGS, lifted, lifted_by_mirror, *_SINKS, stale_state))
-    found = done.draft(foreseen(done))
+    work = repair_work(work, (lower_mark,))
+    done = repair_work(work, (*LOGS, lift_logs, lift_by_mirror, *_SINKS, remove_stale_state))
+    found = done.draft(foresee_start(done))
     is_lifted = len(done.repairs) > len(work.repairs)
     if not is_lifted:
         return found
-    return replace(found, alternatives=_unlifted(work))
+    return replace(found, alternatives=_list_unlifted(work))
 
 
-def _unlifted(work: Work) -> tuple[Alternative, ...]:
+def _list_unlifted(work: Work) -> tuple[Alternative, ...]:
     """Spark's own restart instead of what the mirror has lifted, if there is one."""
     try:
-        done = repaired(work, (*LOGS, lifted, *_SINKS, stale_state))
-        found = done.draft(foreseen(done))
+        done = repair_work(work, (*LOGS, lift_logs, *_SINKS, remove_stale_state))
+        found = done.draft(foresee_start(done))
     except RepairRefusedError:
         return ()
     because = "Spark's own restart, if the application is started as it stands; rests on"
@@ -121,33 +134,35 @@ def _unlifted(work: Work) -> tuple[Alternative, ...]:
     return (Alternative(ResumeGoal.name, found.guarantee, f"{because} {found.rests_on[-1]}"),)
 
 
-def foreseen(work: Work) -> Outlook:
+def foresee_start(work: Work) -> Outlook:
     """What can be said of Spark's own start, also by what the mirror knows and the logs have forgotten.
 
     Raises:
         RepairRefusedError: it fails, or would make a sink lose or repeat something.
     """
-    standing, found = work.standing, outlook(work.standing)
-    newest = forgotten(work)
+    standing, found = work.standing, predict_outlook(work.standing)
+    newest = find_forgotten(work)
     if newest is None:
         return found
     line = f"{MIRROR} knows that batch {newest} was committed, and the logs end with batch {standing.planned}"
-    word = weakest((found.word, Guarantee.AT_LEAST_ONCE))
+    word = choose_weakest((found.word, Guarantee.AT_LEAST_ONCE))
     prices = tuple(replace(price, bound=True) for price in found.prices)
     copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{newest}", b""))
     if not prices and isinstance(copy, OffsetEntry):
-        start = ends(standing.plan(standing.planned)) or begun(standing)
-        prices = price_of_start(start, Reached(start, ends(copy), ends(copy)), standing.checkpoint, standing.kafka)
+        start = find_ends(standing.plan(standing.planned)) or find_beginnings(standing)
+        prices = price_start(
+            start, Reached(start, find_ends(copy), find_ends(copy)), standing.checkpoint, standing.kafka
+        )
     return Outlook(word, (*found.rests_on, f"{line}: what was read in between comes twice"), prices)
 
 
-def forgotten(work: Work) -> int | None:
+def find_forgotten(work: Work) -> int | None:
     """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
-    newest = newest_committed(work.mirror)
+    newest = find_newest_committed(work.mirror)
     return newest if newest > work.standing.planned and not work.standing.sinks_known else None
 
 
-def repaired(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
+def repair_work(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
     """The query after every repair that one of `finders` still finds.
 
     Raises:
@@ -223,7 +238,7 @@ def require_sinks(standing: Standing) -> None:
             )
 
 
-def _where_else(standing: Standing) -> str:
+def _find_where_else(standing: Standing) -> str:
     """Which verb looks further where Spark would not run: a file of the logs may be in a backup, state never is."""
     stop = standing.restart.stop
     folder = "" if stop is None else stop.subject.partition("/")[0]
@@ -256,8 +271,8 @@ def require_continuity(standing: Standing) -> None:
     Raises:
         RepairRefusedError: one has not; a start would read everything of it again.
     """
-    before, now = (ends(standing.plan(batch_id)) for batch_id in (standing.planned - 1, standing.planned))
-    lost = [source_id for source_id, offset in before.items() if now and not _goes_on(offset, now.get(source_id))]
+    before, now = (find_ends(standing.plan(batch_id)) for batch_id in (standing.planned - 1, standing.planned))
+    lost = [source_id for source_id, offset in before.items() if now and not _is_going_on(offset, now.get(source_id))]
     if lost or (before and not now and standing.plan(standing.planned) is not None):
         raise refuse(
             standing,
@@ -291,13 +306,13 @@ def require_files(standing: Standing) -> None:
             )
 
 
-def _goes_on(before: SourceOffset, now: SourceOffset | None) -> bool:
-    if now is not None and not isinstance(now, KafkaOffset) and step(before, now) is OffsetStep.BACK:
+def _is_going_on(before: SourceOffset, now: SourceOffset | None) -> bool:
+    if now is not None and not isinstance(now, KafkaOffset) and compare_offsets(before, now) is OffsetStep.BACK:
         return False  # of Kafka a broker tells
     return isinstance(before, VoidOffset) or not (now is None or isinstance(now, VoidOffset))
 
 
-def outlook(standing: Standing) -> Outlook:
+def predict_outlook(standing: Standing) -> Outlook:
     """What can be said of Spark's own start.
 
     Raises:
@@ -313,37 +328,37 @@ def outlook(standing: Standing) -> Outlook:
             subject=subject,
             found=restart.error,
             effect=effect,
-            next=standing.world.command(_where_else(standing)),
+            next=standing.world.command(_find_where_else(standing)),
         )
     require_next(standing)
     if restart.outcome is Outcome.STARTS:
-        found = _first_start(standing)
+        found = _predict_first_start(standing)
     else:
         require_continuity(standing)
         require_files(standing)
         _require_agreement(standing)
         require_no_gap(standing)
         if restart.outcome is Outcome.RERUNS:
-            found = _rerun(standing)
+            found = _predict_rerun(standing)
         else:
-            found = _resumes(standing)
-    found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
-    found = _from_earliest(standing, found)
-    lost = silently_lost(standing)
+            found = _predict_going_on(standing)
+    found = replace(found, rests_on=(*found.rests_on, *list_assumptions(standing)))
+    found = _predict_from_earliest(standing, found)
+    lost = predict_silent_loss(standing)
     if lost is not None:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
-    gone = tuple(missing_already(standing))
+    gone = tuple(list_missing_already(standing))
     if gone:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
-    twice = tuple(doubled_already(standing))
+    twice = tuple(list_doubled_already(standing))
     if twice:
-        word = weakest((found.word, Guarantee.AT_LEAST_ONCE))
+        word = choose_weakest((found.word, Guarantee.AT_LEAST_ONCE))
     else:
         word = found.word
     return Outlook(word, (*found.rests_on, *twice), found.prices)
 
 
-def _first_start(standing: Standing) -> Outlook:
+def _predict_first_start(standing: Standing) -> Outlook:
     holding = [each for each in standing.sinks if each.shown > NONE or each.skips > NONE]
     if holding:
         raise refuse(
@@ -355,7 +370,7 @@ def _first_start(standing: Standing) -> Outlook:
             effect="a new start would be dropped by the sink up to there, or write everything again",
             next=standing.world.command("plan", "--goal", "fresh"),
         )
-    known = known_elsewhere(standing.world)
+    known = find_known_elsewhere(standing.world)
     if known is not None and not known.is_mirror:  # what the mirror has is put back before
         raise refuse(
             standing,
@@ -364,10 +379,10 @@ def _first_start(standing: Standing) -> Outlook:
             found=f"batches {known.first} to {known.last}",
             expected="the checkpoint, or a backup of it; another folder for a query that begins anew",
             effect="a start from batch 0 leaves records out, or writes them twice",
-            next=way_back(standing.world, known),
+            next=find_way_back(standing.world, known),
         )
     if standing.world.left is not None:
-        return begins_as_told(standing, standing.world.left)
+        return predict_start_as_told(standing, standing.world.left)
     others = [each.sink.location for each in standing.sinks if each.sink.others]
     if standing.sinks_known and not others:
         return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
@@ -375,27 +390,27 @@ def _first_start(standing: Standing) -> Outlook:
         doubt = f"{others[0]} holds batches of another query"
     else:
         doubt = "not every sink tells whether it is empty"
-    lines = (f"no batch was ever planned; {doubt}", *_untold_by_ledger(standing.world))
+    lines = (f"no batch was ever planned; {doubt}", *_list_silent_ledger(standing.world))
     return Outlook(Guarantee.AT_LEAST_ONCE, lines)
 
 
-def _untold_by_ledger(world: Observation) -> Iterator[str]:
+def _list_silent_ledger(world: Observation) -> Iterator[str]:
     """That the ledger which would know of a lost checkpoint does not answer."""
     if world.memory is not None and world.memory.unknown is not None:
         yield f"the assumption that the query has not run here before: {world.memory.place}: {world.memory.unknown}"
 
 
-def _from_earliest(standing: Standing, found: Outlook) -> Outlook:
+def _predict_from_earliest(standing: Standing, found: Outlook) -> Outlook:
     """The same, where the first batch begins at the earliest offset: what sinks show of it comes once more."""
-    starts = {stand.source_id: stand.start for stand in stands(standing.checkpoint) if stand.start is not None}
-    planned = {stand.source_id: stand.end for stand in stands(standing.checkpoint) if stand.end is not None}
+    starts = {stand.source_id: stand.start for stand in list_stands(standing.checkpoint) if stand.start is not None}
+    planned = {stand.source_id: stand.end for stand in list_stands(standing.checkpoint) if stand.end is not None}
     reached = Reached(starts, {**starts, **planned}, {**starts, **planned})
     recovery = standing.world.rewritten.get(standing.committed)
-    unresolved = list(unresolved_ends(starts, reached, standing.kafka, recovery))
+    unresolved = list(find_unresolved_ends(starts, reached, standing.kafka, recovery))
     if not unresolved:
         return found
-    prices = price_of_start(starts, reached, standing.checkpoint, standing.kafka)
-    word = weakest((found.word, *(word for word, _ in unresolved)))
+    prices = price_start(starts, reached, standing.checkpoint, standing.kafka)
+    word = choose_weakest((found.word, *(word for word, _ in unresolved)))
     return Outlook(word, (*found.rests_on, *(line for _, line in unresolved)), (*found.prices, *prices))
 
 
@@ -412,36 +427,36 @@ def _require_agreement(standing: Standing) -> None:
         )
 
 
-def _resumes(standing: Standing) -> Outlook:
-    return _as_far_as_sinks_tell(standing, (f"commits/{standing.committed}", *standing.marks()))
+def _predict_going_on(standing: Standing) -> Outlook:
+    return _predict_as_far_as_sinks_tell(standing, (f"commits/{standing.committed}", *standing.marks()))
 
 
-def _as_far_as_sinks_tell(standing: Standing, lines: tuple[str, ...]) -> Outlook:
+def _predict_as_far_as_sinks_tell(standing: Standing, lines: tuple[str, ...]) -> Outlook:
     """What can be said where nothing runs again: no sink is ahead of the logs, if all of them tell."""
     if standing.sinks_known:
         return Outlook(Guarantee.EXACTLY_ONCE, lines)
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, "the assumption that no sink is ahead of it: not every sink told"))
 
 
-def _rerun(standing: Standing) -> Outlook:
+def _predict_rerun(standing: Standing) -> Outlook:
     """The orphan runs again: its marks tell whether the sinks take it once."""
     batch_id = standing.planned
     is_once = standing.recognises_orphan
     plan, before = standing.plan(batch_id), standing.plan(batch_id - 1)
-    start = ends(before)
+    start = find_ends(before)
     if batch_id == 0:
-        start = begun(standing)
-    if standing.planned_anew and reads_nothing(standing.checkpoint, batch_id):
+        start = find_beginnings(standing)
+    if standing.planned_anew and is_reading_nothing(standing.checkpoint, batch_id):
         held = [f"{each.sink.location}: {each.held[batch_id].because}" for each in standing.planned_anew]
         lines = (f"offsets/{batch_id}, which reads nothing", *held)
-        return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_of_older_plan(standing, start))
-    if start and start == ends(plan) and _reads_nothing(standing, start) and not standing.world.is_stateful:
-        return _as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
-    prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
+        return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_older_plan(standing, start))
+    if start and start == find_ends(plan) and _is_reading_nothing(standing, start) and not standing.world.is_stateful:
+        return _predict_as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
+    prices = price_batch(standing.checkpoint, start, find_ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
     if standing.committed < batch_id - 1 and not _is_done_before(standing, batch_id):
-        doubt = _taken_for_done(standing)
-        return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_of_skipped(standing, start, is_repeated=not is_once))
+        doubt = _describe_taken_for_done(standing)
+        return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_skipped(standing, start, is_repeated=not is_once))
     if is_once:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
     doubt = f"not every sink is known to recognise batch {batch_id}"
@@ -450,26 +465,24 @@ def _rerun(standing: Standing) -> Outlook:
 
 def _is_done_before(standing: Standing, batch_id: int) -> bool:
     """Whether logs or sinks tell that the batch before was carried out, though no commit says so."""
-    is_shown = standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
+    is_shown = standing.sinks_known and min(map(_rank_shown, standing.shown)) >= batch_id - 1
     return is_shown or standing.checkpoint.is_done_below_newest
 
 
-def _price_of_skipped(
-    standing: Standing, start: dict[str, SourceOffset], *, is_repeated: bool
-) -> tuple[SourcePrice, ...]:
+def _price_skipped(standing: Standing, start: dict[str, SourceOffset], *, is_repeated: bool) -> tuple[SourcePrice, ...]:
     """At most what every batch read that Spark takes for done, and that no commit or sink tells to be."""
     if standing.sinks_known:
-        shown = [_shown(batch) for batch in standing.shown]
+        shown = [_rank_shown(batch) for batch in standing.shown]
     else:
         shown = []
-    done = ends(standing.plan(min([standing.committed, *shown]))) or begun(standing)
-    end = ends(standing.plan(standing.planned))
+    done = find_ends(standing.plan(min([standing.committed, *shown]))) or find_beginnings(standing)
+    end = find_ends(standing.plan(standing.planned))
     reached = Reached(done, end if is_repeated else start, end)
-    prices = price_of_start(start, reached, standing.checkpoint, standing.kafka)
+    prices = price_start(start, reached, standing.checkpoint, standing.kafka)
     return tuple(replace(price, bound=True) for price in prices)
 
 
-def _taken_for_done(standing: Standing) -> str:
+def _describe_taken_for_done(standing: Standing) -> str:
     """That plans below the newest have no commit, and who could tell whether they were carried out."""
     first, last = standing.committed + 1, standing.planned - 1
     if first == last:
@@ -480,15 +493,17 @@ def _taken_for_done(standing: Standing) -> str:
     return f"{which} no commit, and Spark takes what is below batch {standing.planned} for done{who}"
 
 
-def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
+def _is_reading_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
     """Whether no plan between the newest commit and the newest plan, which Spark takes for done, read anything."""
     between = standing.planned - standing.committed - 1
     if between > len(standing.checkpoint.offsets.entries):
         return False
-    return all(ends(standing.plan(n)) == start for n in range(standing.planned - between - 1, standing.planned - 1))
+    return all(
+        find_ends(standing.plan(n)) == start for n in range(standing.planned - between - 1, standing.planned - 1)
+    )
 
 
-def _shown(batch: int | None) -> int:
+def _rank_shown(batch: int | None) -> int:
     return NONE if batch is None else batch
 
 
@@ -498,9 +513,9 @@ def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
         yield ResumeGoal(), ()
 
 
-def _plan(world: Observation, goal: ResumeGoal, spark: SparkVersion) -> Draft:
+def _draft(world: Observation, goal: ResumeGoal, spark: SparkVersion) -> Draft:
     del goal
-    return plan_resume(world, spark)
+    return draft_resume(world, spark)
 
 
-RESUME: Final = GoalKind(name=ResumeGoal.name, begins=Begins.BY_ITSELF, make=ResumeGoal, draft=_plan, offer=_offer)
+RESUME: Final = GoalKind(name=ResumeGoal.name, begins=Begins.BY_ITSELF, make=ResumeGoal, draft=_draft, offer=_offer)

@@ -9,7 +9,7 @@ from typing import Any
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
-from lastgood.values import JsonValue, form, to_json
+from lastgood.values import JsonValue, make_form, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ReplanGoal(JsonValue):
 class RepositionGoal(JsonValue):
     """Start again from chosen offsets, in place."""
 
-    json = form("chosen offsets")
+    json = make_form("chosen offsets")
 
     offsets: Mapping[str, Offsets]
     """By the id of the source; partitions that are not named stay where they are. -2: the earliest, whatever it is."""

@@ -12,14 +12,14 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.checkpoint.state import StateFormat
 from lastgood.planning.draft import Edit
-from lastgood.planning.repairs.lost import mirrored, source_files
-from lastgood.planning.repairs.repair import Repair, Work, copy_of, from_mirror, refuse
-from lastgood.planning.repairs.sinks import retired
+from lastgood.planning.repairs.lost import list_mirrored, list_source_files
+from lastgood.planning.repairs.repair import Repair, Work, copy_from_mirror, name_copy, refuse
+from lastgood.planning.repairs.sinks import retire_orphan
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import SinkView
 
 
-def newest_plan(work: Work) -> Repair | None:
+def repair_newest_plan(work: Work) -> Repair | None:
     """The newest plan cannot be read.
 
     Raises:
@@ -36,10 +36,10 @@ def newest_plan(work: Work) -> Repair | None:
     if isinstance(entry, Damage) and entry.kind is DamageKind.VERSION_TOO_NEW:
         return None
     path, why = f"{OFFSETS}/{listed}", f"the plan of batch {listed} cannot be read"
-    others = tuple(_namesakes(OFFSETS, log.listing, listed))
-    copy = from_mirror(work, path, why)
+    others = tuple(_remove_namesakes(OFFSETS, log.listing, listed))
+    copy = copy_from_mirror(work, path, why)
     if copy is not None and isinstance(parse_offset_entry(copy.after or b""), OffsetEntry):
-        return Repair((*others, copy), rests_on=(copy_of(path),), keeps_state=True)
+        return Repair((*others, copy), rests_on=(name_copy(path),), keeps_state=True)
     if listed <= standing.committed:
         raise refuse(
             standing,
@@ -50,7 +50,7 @@ def newest_plan(work: Work) -> Repair | None:
             effect="where the query stands is written nowhere else",
             next=standing.world.command("backup list"),
         )
-    return retired(standing, listed, why, others)
+    return retire_orphan(standing, listed, why, others)
 
 
 def _lacks_offsets(standing: Standing, batch_id: int) -> bool:
@@ -63,14 +63,14 @@ def _lacks_offsets(standing: Standing, batch_id: int) -> bool:
     return any(isinstance(now, none) and then is not None and not isinstance(then.offset, none) for now, then in lines)
 
 
-def _namesakes(folder: str, listing: LogListing, batch_id: int) -> Iterator[Edit]:
+def _remove_namesakes(folder: str, listing: LogListing, batch_id: int) -> Iterator[Edit]:
     """Names such as `006` that Spark takes for this batch and cannot open."""
     for name, number in listing.noncanonical.items():
         if number == batch_id:
             yield Edit(f"{folder}/{name}", None, f"Spark lists it as batch {batch_id}, and cannot open it")
 
 
-def newest_commit(work: Work) -> Repair | None:
+def repair_newest_commit(work: Work) -> Repair | None:
     """The newest commit cannot be read.
 
     Raises:
@@ -87,10 +87,10 @@ def newest_commit(work: Work) -> Repair | None:
     if isinstance(entry, Damage) and entry.kind is DamageKind.VERSION_TOO_NEW:
         return None
     path, why = f"{COMMITS}/{listed}", f"the commit of batch {listed} cannot be read"
-    others = tuple(_namesakes(COMMITS, log.listing, listed))
-    copy = from_mirror(work, path, why)
+    others = tuple(_remove_namesakes(COMMITS, log.listing, listed))
+    copy = copy_from_mirror(work, path, why)
     if copy is not None and isinstance(parse_commit_entry(copy.after or b""), CommitEntry):
-        return Repair((*others, copy), rests_on=(copy_of(path),), keeps_state=True)
+        return Repair((*others, copy), rests_on=(name_copy(path),), keeps_state=True)
     if standing.planned == listed:
         removed = (Edit(path, None, f"{why}: the batch runs again"),) if listed in log.ids else ()
         return Repair((*others, *removed), drops=True)
@@ -108,7 +108,7 @@ def newest_commit(work: Work) -> Repair | None:
     )
 
 
-def commits_ahead(work: Work) -> Repair | None:
+def repair_commits_ahead(work: Work) -> Repair | None:
     """Batches are committed whose plans are gone: Spark would send an old one through the sink again.
 
     Raises:
@@ -118,7 +118,7 @@ def commits_ahead(work: Work) -> Repair | None:
     newest, planned = standing.committed, standing.planned
     if newest <= planned:
         return None
-    held = [batch_id for batch_id in mirrored(work.mirror, OFFSETS) if planned < batch_id <= newest]
+    held = [batch_id for batch_id in list_mirrored(work.mirror, OFFSETS) if planned < batch_id <= newest]
     needed = {batch_id for batch_id in (newest - 1, newest) if batch_id > max(planned, -1)}
     if not needed.issubset(held):
         missing = ", ".join(f"{OFFSETS}/{batch_id}" for batch_id in sorted(needed.difference(held)))
@@ -133,10 +133,10 @@ def commits_ahead(work: Work) -> Repair | None:
         )
     why = f"batch {newest} is committed, and its plan is gone"
     edits = tuple(Edit(f"{OFFSETS}/{n}", work.mirror[f"{OFFSETS}/{n}"], why) for n in held)
-    return Repair(edits, rests_on=(copy_of(f"{OFFSETS}/{newest}"),), keeps_state=True)
+    return Repair(edits, rests_on=(name_copy(f"{OFFSETS}/{newest}"),), keeps_state=True)
 
 
-def plan_before(work: Work) -> Repair | None:
+def repair_plan_before(work: Work) -> Repair | None:
     """The plan before the newest one cannot be read.
 
     Raises:
@@ -149,9 +149,9 @@ def plan_before(work: Work) -> Repair | None:
         return None
     path = f"{OFFSETS}/{newest - 1}"
     why = f"Spark reads it together with {OFFSETS}/{newest}"
-    copy = from_mirror(work, path, why)
+    copy = copy_from_mirror(work, path, why)
     if copy is not None and isinstance(parse_offset_entry(copy.after or b""), OffsetEntry):
-        return Repair((copy,), rests_on=(copy_of(path),), keeps_state=True)
+        return Repair((copy,), rests_on=(name_copy(path),), keeps_state=True)
     plan = standing.plan(newest)
     lacking = [each.sink.location for each in standing.sinks if _may_lack(each, newest)]
     # What stands in for it ends where batch `newest` does, which then reads nothing: a sink that lacks its rows, and
@@ -187,7 +187,7 @@ def _may_lack(reading: SinkView, batch_id: int) -> bool:
     return is_behind and reading.may_any_have_rows(range(reading.shown + 1, batch_id + 1))
 
 
-def source_logs(work: Work) -> Repair | None:
+def repair_source_logs(work: Work) -> Repair | None:
     """A source's own log has a hole or a damaged entry that stops the start, and the mirror has it."""
     stop = work.standing.restart.stop
     if work.standing.runs or stop is None or not stop.subject.startswith(f"{SOURCES}/"):
@@ -198,14 +198,14 @@ def source_logs(work: Work) -> Repair | None:
     sound: set[str] = set()
     if log is not None:
         sound = {f"{folder}/{log.entry_name(n)}" for n in log.listing.ids} - set(log.damage)
-    missing = [path for path in source_files(work.mirror, folder) if path not in sound]
+    missing = [path for path in list_source_files(work.mirror, folder) if path not in sound]
     edits = tuple(Edit(path, work.mirror[path], "the source reads it when it starts") for path in missing)
     if not edits:
         return None
-    return Repair(edits, rests_on=tuple(map(copy_of, missing[-1:])), keeps_state=True)
+    return Repair(edits, rests_on=tuple(map(name_copy, missing[-1:])), keeps_state=True)
 
 
-def strays(work: Work) -> Repair | None:
+def remove_strays(work: Work) -> Repair | None:
     """Something that Spark did not write stands in its way."""
     stop = work.standing.restart.stop
     if work.standing.runs or stop is None:
@@ -227,7 +227,7 @@ def strays(work: Work) -> Repair | None:
     return None
 
 
-def stale_state(work: Work) -> Repair | None:
+def remove_stale_state(work: Work) -> Repair | None:
     """Snapshots of the state are of batches that the logs do not know: a later start would go on from them."""
     state, standing = work.standing.checkpoint.state, work.standing
     if state is None or any(repair.drops for repair in work.repairs):

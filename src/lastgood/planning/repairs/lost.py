@@ -13,10 +13,10 @@ from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.planning.draft import Edit
-from lastgood.planning.log_edits import names_in
+from lastgood.planning.log_edits import list_names_in
 from lastgood.planning.price import Guarantee
-from lastgood.planning.repairs.repair import MIRROR, Repair, Work, copy_of, refuse
-from lastgood.planning.standing import seen_as
+from lastgood.planning.repairs.repair import MIRROR, Repair, Work, name_copy, refuse
+from lastgood.planning.standing import see_as
 from lastgood.query.sinks import NONE
 from lastgood.sinks.evidence import DedupeKey
 
@@ -24,44 +24,44 @@ RETAINED: Final = 101
 """So many batches Spark keeps in its logs by default; older ones it would remove at once."""
 
 
-def mirrored(mirror: Mapping[str, bytes], log: str) -> dict[int, bytes]:
+def list_mirrored(mirror: Mapping[str, bytes], log: str) -> dict[int, bytes]:
     """The entries of the offset log or the commit log that a mirror holds, oldest first."""
     prefix = f"{log}/"
     names = ((path.removeprefix(prefix), raw) for path, raw in mirror.items() if path.startswith(prefix))
     return dict(sorted((int(name), raw) for name, raw in names if name.isdecimal()))
 
 
-def newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
+def find_newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
     """The newest plan in a mirror that can be read."""
-    parsed = (parse_offset_entry(raw) for raw in reversed(mirrored(mirror, OFFSETS).values()))
+    parsed = (parse_offset_entry(raw) for raw in reversed(list_mirrored(mirror, OFFSETS).values()))
     return next((entry for entry in parsed if isinstance(entry, OffsetEntry)), None)
 
 
-def newest_committed(mirror: Mapping[str, bytes]) -> int:
+def find_newest_committed(mirror: Mapping[str, bytes]) -> int:
     """The newest batch that a mirror knows to be committed, or `NONE`."""
-    held = reversed(mirrored(mirror, COMMITS).items())
+    held = reversed(list_mirrored(mirror, COMMITS).items())
     return next((batch_id for batch_id, raw in held if isinstance(parse_commit_entry(raw), CommitEntry)), NONE)
 
 
-def lost_checkpoint(work: Work) -> Repair | None:
+def restore_lost_checkpoint(work: Work) -> Repair | None:
     """No batch is planned or committed, and the mirror knows batches of this query."""
     checkpoint = work.standing.checkpoint
     listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
-    is_known = bool(mirrored(work.mirror, OFFSETS))
+    is_known = bool(list_mirrored(work.mirror, OFFSETS))
     if listed == (None, None) and is_known:
-        return restored(work, work.mirror)
+        return restore_from_mirror(work, work.mirror)
     return None
 
 
-def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
+def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     """All that the mirror holds is put in place, and what lies beyond it is set aside.
 
     Raises:
         RepairRefusedError: the query kept state, which is in no mirror.
     """
-    newest = newest_mirrored(mirror)
+    newest = find_newest_mirrored(mirror)
     if newest is None:
-        raise refuse(work.standing, "the mirror holds no plan that can be read", next=_backups(work))
+        raise refuse(work.standing, "the mirror holds no plan that can be read", next=_make_backups_command(work))
     world = work.standing.world
     state = world.checkpoint.state
     if (state is None or not state.operators) and (world.is_stateful or newest.batch_watermark_ms > 0):
@@ -70,15 +70,15 @@ def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
             "the state of the query is gone, and no mirror holds state",
             found=f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state",
             expected="the folder state",
-            next=_backups(work),
+            next=_make_backups_command(work),
         )
     query_id = work.facts.mirrored_id
-    edits = (*_beyond(work, mirror), *_wanted(mirror, query_id))
+    edits = (*_set_beyond_aside(work, mirror), *_list_wanted(mirror, query_id))
     if query_id:
-        before = seen_as(world, query_id, asked_as=work.standing.query_id)
+        before = see_as(world, query_id, asked_as=work.standing.query_id)
     else:
         before = world
-    rests_on = f"{copy_of(f'offsets/{max(mirrored(mirror, OFFSETS))}')}, its newest plan"
+    rests_on = f"{name_copy(f'offsets/{max(list_mirrored(mirror, OFFSETS))}')}, its newest plan"
     repair = Repair(edits, rests_on=(rests_on,), keeps_state=True)
     if work.with_repair(repair, before).standing.sinks_known:
         return repair
@@ -86,19 +86,19 @@ def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     return replace(repair, word=Guarantee.AT_LEAST_ONCE, rests_on=(f"{rests_on}; {unknown}",))
 
 
-def _wanted(mirror: Mapping[str, bytes], query_id: str | None) -> Iterator[Edit]:
+def _list_wanted(mirror: Mapping[str, bytes], query_id: str | None) -> Iterator[Edit]:
     why = f"as {MIRROR} holds it"
     if METADATA in mirror or query_id is not None:
         yield Edit(METADATA, mirror.get(METADATA, QueryMetadata(query_id or "").to_bytes()), why)
     for folder in sorted({path.rpartition("/")[0] for path in mirror if path.startswith(f"{SOURCES}/")}):
-        for path in source_files(mirror, folder):
+        for path in list_source_files(mirror, folder):
             yield Edit(path, mirror[path], why)
     for log in (OFFSETS, COMMITS):
-        for batch_id, raw in list(mirrored(mirror, log).items())[-RETAINED:]:
+        for batch_id, raw in list(list_mirrored(mirror, log).items())[-RETAINED:]:
             yield Edit(f"{log}/{batch_id}", raw, why)
 
 
-def source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
+def list_source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
     """The files of a source's log that a start reads: from the last compaction but one on."""
     names = (path.removeprefix(f"{folder}/") for path in mirror if path.startswith(f"{folder}/"))
     parsed = {name: parse_log_name(name, compactible=True) for name in names}
@@ -110,26 +110,26 @@ def source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
     return sorted(f"{folder}/{name}" for name, found in parsed.items() if found and found.batch_id >= first)
 
 
-def _beyond(work: Work, mirror: Mapping[str, bytes]) -> Iterator[Edit]:
+def _set_beyond_aside(work: Work, mirror: Mapping[str, bytes]) -> Iterator[Edit]:
     """What lies in the logs and is not of the query as the mirror knows it."""
     is_same = work.standing.query_id == work.facts.mirrored_id
     checkpoint = work.standing.checkpoint
     listings: dict[str, LogListing] = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
     listings |= {log.folder: log.listing for log in checkpoint.sources}
     for folder, listing in listings.items():
-        held = [int(name) for path in mirror if (name := _entry_name(path, folder)).isdecimal()]
-        for name in sorted(names_in(listing)):
+        held = [int(name) for path in mirror if (name := _take_entry_name(path, folder)).isdecimal()]
+        for name in sorted(list_names_in(listing)):
             found = parse_log_name(name, compactible=True)
             is_newer = found is not None and (not is_same or found.batch_id > max(held, default=NONE))
             if f"{folder}/{name}" not in mirror and (is_newer or name in listing.stale_checksums):
                 yield Edit(f"{folder}/{name}", None, f"{MIRROR} knows nothing of it")
 
 
-def _entry_name(path: str, folder: str) -> str:
+def _take_entry_name(path: str, folder: str) -> str:
     return path.removeprefix(f"{folder}/").removesuffix(".compact")
 
 
-def lost_id(work: Work) -> Repair | None:
+def restore_lost_id(work: Work) -> Repair | None:
     """`metadata` is gone or damaged: sinks that go by the query id would take every batch for a new one.
 
     Raises:
@@ -148,15 +148,15 @@ def lost_id(work: Work) -> Repair | None:
     why = "the id of the query is lost"
     copy = work.mirror.get(METADATA)
     if copy is not None and isinstance(parse_query_metadata(copy), QueryMetadata):
-        return Repair((Edit(METADATA, copy, why),), rests_on=(copy_of(METADATA),), keeps_state=True)
+        return Repair((Edit(METADATA, copy, why),), rests_on=(name_copy(METADATA),), keeps_state=True)
     query_id, rests_on = work.facts.mirrored_id, f"the query id that {MIRROR} knows"
     if query_id is None:
-        query_id, rests_on = _told_by_sink(work)
+        query_id, rests_on = _find_id_by_sink(work)
     edit = Edit(METADATA, QueryMetadata(query_id).to_bytes(), why)
     return Repair((edit,), rests_on=(rests_on,), keeps_state=True)
 
 
-def _told_by_sink(work: Work) -> tuple[str, str]:
+def _find_id_by_sink(work: Work) -> tuple[str, str]:
     """The one query that a Delta table knows and that stands where this checkpoint stands (row 14)."""
     standing = work.standing
     stands = {standing.committed, standing.planned} - {NONE}
@@ -178,7 +178,7 @@ def _told_by_sink(work: Work) -> tuple[str, str]:
         found=f"{len(found)} candidates in the sinks" if found else "no mirror, and no sink that shows its batches",
         expected="the mirror, or exactly one query in the Delta table whose last batch is the newest one here",
         effect="sinks that go by the id would take its batches for those of another query",
-        next=_backups(work),
+        next=_make_backups_command(work),
     )
 
 
@@ -186,5 +186,5 @@ def _is_id(name: str) -> bool:
     return isinstance(parse_query_metadata(QueryMetadata(name).to_bytes()), QueryMetadata)
 
 
-def _backups(work: Work) -> str:
+def _make_backups_command(work: Work) -> str:
     return work.standing.world.command("backup list")

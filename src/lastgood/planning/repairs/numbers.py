@@ -6,19 +6,19 @@ from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.planning.draft import Edit
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import Reached, ends, price_of_start
+from lastgood.planning.pricing import Reached, find_ends, price_start
 from lastgood.planning.repairs.repair import Repair, Work, refuse
-from lastgood.planning.repairs.sinks import begin_of_orphans, newest_served, orphans_after
-from lastgood.planning.repairs.sinks_back import older_plan_taken_back
+from lastgood.planning.repairs.sinks import find_begin_of_orphans, find_newest_served, list_orphans_after
+from lastgood.planning.repairs.sinks_back import take_older_plan_back
 from lastgood.planning.standing import Standing
-from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sink_batches import is_reading_nothing
 from lastgood.query.sinks import SinkView
 
 _TAKEN_MAX = 1000
 """So many numbers are used up at once; a mark that is higher is not of batches that anybody dropped."""
 
 
-def number_taken(work: Work) -> Repair | None:
+def use_number_up(work: Work) -> Repair | None:
     """A sink holds the number of the orphan from an older plan: the number is used up, and its range read under others.
 
     The orphan becomes a batch that reads nothing. Spark runs it, the sink drops it, and the next batch begins where the
@@ -30,11 +30,11 @@ def number_taken(work: Work) -> Repair | None:
     """
     standing = work.standing
     taken = [each for each in standing.planned_anew if each.sink.would_skip(standing.planned) is not False]
-    if not taken or reads_nothing(standing.checkpoint, standing.planned):
+    if not taken or is_reading_nothing(standing.checkpoint, standing.planned):
         return None
-    batch_id, why = standing.planned, _why(taken[0], standing.planned)
+    batch_id, why = standing.planned, _explain_taken(taken[0], standing.planned)
     if standing.world.is_stateful:
-        back = older_plan_taken_back(standing, why)
+        back = take_older_plan_back(standing, why)
         if back is None:
             raise refuse(
                 standing,
@@ -47,31 +47,31 @@ def number_taken(work: Work) -> Repair | None:
             )
         return back
     # Other plans that are not committed go the same way: Spark takes them for done, whatever they were to read.
-    orphans = orphans_after(standing, standing.committed, batch_id)
-    begin = begin_of_orphans(standing, standing.committed, orphans)
-    numbers = (*orphans, *_taken_above(taken, batch_id))
-    empty = _empty_plan(standing, begin)
+    orphans = list_orphans_after(standing, standing.committed, batch_id)
+    begin = find_begin_of_orphans(standing, standing.committed, orphans)
+    numbers = (*orphans, *_list_taken_above(taken, batch_id))
+    empty = _make_empty_plan(standing, begin)
     return Repair(
         tuple(Edit(f"{OFFSETS}/{number}", empty, f"{why}: the number is used up") for number in numbers),
         word=Guarantee.AT_LEAST_ONCE,
-        rests_on=(*_grounds(standing, taken), f"{_before(numbers[0])}: everything from there on is read"),
-        prices=price_of_older_plan(standing, begin),
+        rests_on=(*_list_grounds(standing, taken), f"{_name_before(numbers[0])}: everything from there on is read"),
+        prices=price_older_plan(standing, begin),
     )
 
 
-def _taken_above(taken: list[SinkView], batch_id: int) -> range:
+def _list_taken_above(taken: list[SinkView], batch_id: int) -> range:
     """Numbers above the orphan that a sink has as well: what the next batches bring would be dropped like it."""
     newest = max(each.marked for each in taken)
     return range(batch_id + 1, newest + 1 if newest - batch_id <= _TAKEN_MAX else 0)
 
 
-def price_of_older_plan(standing: Standing, begin: dict[str, SourceOffset]) -> tuple[SourcePrice, ...]:
+def price_older_plan(standing: Standing, begin: dict[str, SourceOffset]) -> tuple[SourcePrice, ...]:
     """What an older plan of the orphan may have written, which is read again from where the orphan began."""
-    reached = newest_served(standing, {**begin, **ends(standing.plan(standing.planned))})
-    return price_of_start(begin, Reached(begin, reached, reached), standing.checkpoint, standing.kafka)
+    reached = find_newest_served(standing, {**begin, **find_ends(standing.plan(standing.planned))})
+    return price_start(begin, Reached(begin, reached, reached), standing.checkpoint, standing.kafka)
 
 
-def _empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
+def _make_empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
     """A plan of the orphan's number that reads nothing: the one before it, or its own that ends where it begins."""
     before = standing.plan(standing.committed)
     if before is not None:
@@ -84,18 +84,18 @@ def _empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
     return plan.to_bytes()
 
 
-def _grounds(standing: Standing, taken: list[SinkView]) -> list[str]:
+def _list_grounds(standing: Standing, taken: list[SinkView]) -> list[str]:
     lines = [f"{each.sink.location}: {each.held[standing.planned].because}" for each in taken]
     if standing.kafka is None:
         lines.append("how far the older plan went nobody tells: Kafka was not asked (--kafka)")
     return lines
 
 
-def _why(reading: SinkView, batch_id: int) -> str:
+def _explain_taken(reading: SinkView, batch_id: int) -> str:
     return f"{reading.sink.location} has a batch {batch_id} of an older plan, and would drop this one"
 
 
-def _before(batch_id: int) -> str:
+def _name_before(batch_id: int) -> str:
     if not batch_id:
         return "where its sources begin"
     return f"{OFFSETS}/{batch_id - 1}"

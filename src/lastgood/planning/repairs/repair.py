@@ -16,27 +16,27 @@ from lastgood.checkpoint.layout import (
     HadoopChecksumFile,
     SparkChecksumFile,
     StateStoreFile,
-    batch_of,
     classify,
+    parse_batch,
 )
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
-from lastgood.diagnosis.rules_kafka_broker import suspicions
+from lastgood.diagnosis.records import ONLY_TWICE, find_against_exactly_once
+from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_state import STALE_STATE_SNAPSHOT, STATE_LEFT_OVER
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
 from lastgood.planning.draft import Draft, Edit, RepairRefusedError
-from lastgood.planning.log_edits import edited, names_in, with_checksums
+from lastgood.planning.log_edits import add_checksum_edits, apply_edits, list_names_in
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import weakest, word_of_unasked
-from lastgood.planning.standing import Standing, seen_as, taken_back
+from lastgood.planning.pricing import choose_weakest, judge_unasked
+from lastgood.planning.standing import Standing, see_as, take_back_evidence
 from lastgood.planning.steps import MoveStep
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
-from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.sources.kafka.ranges import only_in
+from lastgood.sources.kafka.ranges import select_only_in
 from lastgood.steps.step import SinkEdit
 
 MIRROR = "the mirror"
@@ -120,20 +120,20 @@ class Work:
                 expected="a plan that is dropped, or files that the mirror holds",
                 next=self.standing.world.command("backup list"),
             )
-        sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
-        edits = with_checksums(repair.edits, self.facts.checksums)
+        sinks = tuple(take_back_evidence(sink, repair.sinks) for sink in before.sinks)
+        edits = add_checksum_edits(repair.edits, self.facts.checksums)
         changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
-        rewritten = {number: THIS for edit in changed if (number := batch_of(edit.path, OFFSETS)) is not None}
+        rewritten = {number: THIS for edit in changed if (number := parse_batch(edit.path, OFFSETS)) is not None}
         after = replace(
             before,
-            checkpoint=edited(before.checkpoint, edits),
+            checkpoint=apply_edits(before.checkpoint, edits),
             sinks=sinks,
             rewritten={**before.rewritten, **rewritten},
         )
         if self.standing.query_id is None:
             found = after.checkpoint.query
             if found is not None:
-                after = _seen(after)
+                after = _see_as_restored(after)
         moved = (*self.standing.moved, *(edit.location for edit in repair.sinks))
         standing = Standing.of(after, self.spark, moved)
         require_micro_batch(standing)
@@ -148,23 +148,23 @@ class Work:
                 found.pop(edit.path, None)
                 found[edit.path] = edit
         changed = tuple(edit for edit in found.values() if not self._is_idle(edit))
-        return with_checksums(changed, self.facts.checksums)
+        return add_checksum_edits(changed, self.facts.checksums)
 
     def draft(self, outlook: Outlook) -> Draft:
         """The answer."""
         edits, moves = self.edits, self._moves()
         touched = {edit.path for edit in edits}
         is_plain = self._is_plain() and not moves
-        sources = unasked_sources(self.standing.world, begun_by_mirror(self.facts.mirror))
+        sources = list_unasked_sources(self.standing.world, find_beginnings_by_mirror(self.facts.mirror))
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
-        words = (*(repair.word for repair in self.repairs), outlook.word, word_of_unasked(sources, is_same=is_same))
+        words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
         lines = (*lines, *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
         # No word is better than the price that is named beside it.
         guarantee, against = self._held_against_findings(
-            weakest((*words, *(price.guarantee for price in asked))), moves
+            choose_weakest((*words, *(price.guarantee for price in asked))), moves
         )
         return Draft(
             edits=edits,
@@ -186,11 +186,11 @@ class Work:
             return word, ()
         world, restart = self.standing.world, self.standing.restart
         if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
-            world = seen_as(world, "", asked_as=self.began.query_id)
+            world = see_as(world, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
         if moves:  # every file of a version that has yet to be made is set aside
             priced = (*priced, STALE_STATE_SNAPSHOT, STATE_LEFT_OVER)
-        against = [each for each in against_exactly_once(world, restart) if each.condition not in priced]
+        against = [each for each in find_against_exactly_once(world, restart) if each.condition not in priced]
         again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):
             return word, ()
@@ -203,7 +203,7 @@ class Work:
         began = self.began
         if self._is_plain():
             return  # told by what is found
-        for each in suspicions(began.world, began.restart):
+        for each in list_suspicions(began.world, began.restart):
             if each.is_strong and each.costs:
                 yield f"what was unread of {each.topic} may be gone: {each.answer.because}"
 
@@ -216,7 +216,9 @@ class Work:
         before, plan = began.plan(number - 1), began.plan(number)
         if before is None or plan is None:
             return ()
-        missing = {source: only_in(topics, plan.topics.get(source, {})) for source, topics in before.topics.items()}
+        missing = {
+            source: select_only_in(topics, plan.topics.get(source, {})) for source, topics in before.topics.items()
+        }
         return tuple(
             f"{OFFSETS}/{number} left out {', '.join(topics)} of source {source}: so will the next plan, without an"
             " error (failOnDataLoss=false)"
@@ -232,7 +234,7 @@ class Work:
             listings = {COMMITS: checkpoint.commits.listing, OFFSETS: checkpoint.offsets.listing}
             listings |= {log.folder: log.listing for log in checkpoint.sources}
             is_listed = bool(folder) and not name.endswith(".compact.crc")
-            return is_listed and (folder not in listings or name not in names_in(listings[folder]))
+            return is_listed and (folder not in listings or name not in list_names_in(listings[folder]))
         entry: object = checkpoint.query if edit.path == METADATA else None
         if name.isdecimal() and folder == OFFSETS:
             entry = checkpoint.offsets.entries.get(int(name))
@@ -256,7 +258,7 @@ class Work:
         return tuple(
             MoveStep(path, size, why)
             for path, size in sorted(self.facts.state_files.items())
-            if (version := _state_version(path)) is not None and version > newest
+            if (version := _parse_state_version(path)) is not None and version > newest
         )
 
     def _may_be_skipped(self, batch_id: int) -> bool:
@@ -304,7 +306,7 @@ def require_micro_batch(standing: Standing) -> None:
         )
 
 
-def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
+def find_beginnings_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
     """Where each source began, as the mirror's copies of `sources/<i>/0` tell."""
     found: dict[str, SourceOffset] = {}
     for path, content in mirror.items():
@@ -317,7 +319,7 @@ def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
     return found
 
 
-def from_mirror(work: Work, path: str, why: str) -> Edit | None:
+def copy_from_mirror(work: Work, path: str, why: str) -> Edit | None:
     """The mirror's copy of a file; None if it has none."""
     content = work.mirror.get(path)
     if content is None:
@@ -325,19 +327,19 @@ def from_mirror(work: Work, path: str, why: str) -> Edit | None:
     return Edit(path, content, why)
 
 
-def copy_of(path: str) -> str:
+def name_copy(path: str) -> str:
     """What a file from the mirror rests on."""
     return f"{MIRROR}'s copy of {path}"
 
 
-def _seen(world: Observation) -> Observation:
+def _see_as_restored(world: Observation) -> Observation:
     query_id = getattr(world.checkpoint.query, "query_id", None)
     if query_id is None:
         return world
-    return seen_as(world, query_id)
+    return see_as(world, query_id)
 
 
-def _state_version(path: str) -> int | None:
+def _parse_state_version(path: str) -> int | None:
     """The version of a state store that a file holds, or that it is the checksum of."""
     file = classify(path)
     if isinstance(file, HadoopChecksumFile | SparkChecksumFile):

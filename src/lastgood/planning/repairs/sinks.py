@@ -10,25 +10,25 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.planning.draft import Edit
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import Reached, ends, price_of_start
-from lastgood.planning.repairs.lost import mirrored
-from lastgood.planning.repairs.repair import Repair, Work, copy_of, refuse
+from lastgood.planning.pricing import Reached, find_ends, price_start
+from lastgood.planning.repairs.lost import list_mirrored
+from lastgood.planning.repairs.repair import Repair, Work, name_copy, refuse
 from lastgood.planning.repairs.sinks_back import (
     READABLE_AGAIN,
+    find_unserved,
     go_on_from,
-    sinks_taken_back,
-    unserved,
-    writes_only_to_delta,
+    is_only_to_delta,
+    take_sinks_back,
 )
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, StartStage
 from lastgood.query.sinks import NONE
-from lastgood.sources.kinds import kind_of, source_kind
+from lastgood.sources.kinds import find_source_kind, recognise_source
 from lastgood.steps.step import SinkEdit
 
 
-def lifted(work: Work) -> Repair | None:
+def lift_logs(work: Work) -> Repair | None:
     """The sinks are ahead of the logs, which are older than they: the logs are lifted (row 7), else the sinks go back.
 
     Raises:
@@ -38,17 +38,17 @@ def lifted(work: Work) -> Repair | None:
     shown, newest = standing.furthest, standing.planned
     if shown <= newest or newest == NONE:
         return None
-    plans, commits = mirrored(work.mirror, OFFSETS), mirrored(work.mirror, COMMITS)
+    plans, commits = list_mirrored(work.mirror, OFFSETS), list_mirrored(work.mirror, COMMITS)
     missing = BatchIds.of(plans).missing(range(newest + 1, shown + 1))
     is_common = standing.common == shown or (shown in commits and all(each in (None, shown) for each in standing.shown))
-    if missing or not is_common or not _continues(standing, plans):
+    if missing or not is_common or not _has_same_newest_plan(standing, plans):
         back = go_on_from(standing, newest)
         if back is not None:
             return back
         raise refuse(
             standing,
             f"a sink shows batch {shown}, and the logs end with batch {newest}: they are older than it",
-            found=_why_not_lifted(missing, is_common=is_common),
+            found=_explain_not_lifted(missing, is_common=is_common),
             expected=f"a mirror that holds {OFFSETS}/{newest + 1} to {OFFSETS}/{shown}",
             effect=f"batches up to {shown} would be planned anew and dropped by the sink: some rows lost, others twice",
             next=standing.world.command("backup list"),
@@ -58,25 +58,25 @@ def lifted(work: Work) -> Repair | None:
     edits = [Edit(f"{OFFSETS}/{n}", plans[n], why) for n in numbers]
     first = standing.committed + 1
     edits += [Edit(f"{COMMITS}/{n}", commits[n], why) for n in sorted(commits) if first <= n <= shown]
-    return Repair(tuple(edits), rests_on=(copy_of(f"{OFFSETS}/{shown}"), *standing.marks()), keeps_state=True)
+    return Repair(tuple(edits), rests_on=(name_copy(f"{OFFSETS}/{shown}"), *standing.marks()), keeps_state=True)
 
 
-def _continues(standing: Standing, plans: dict[int, bytes]) -> bool:
+def _has_same_newest_plan(standing: Standing, plans: dict[int, bytes]) -> bool:
     """Whether the mirror holds the same newest plan as the logs, so that what follows it there follows here."""
     here, copy = standing.plan(standing.planned), plans.get(standing.planned)
     if here is None or copy is None:
         return False
     there = parse_offset_entry(copy)
-    return isinstance(there, OffsetEntry) and ends(there) == ends(here)
+    return isinstance(there, OffsetEntry) and find_ends(there) == find_ends(here)
 
 
-def _why_not_lifted(missing: tuple[range, ...], *, is_common: bool) -> str:
+def _explain_not_lifted(missing: tuple[range, ...], *, is_common: bool) -> str:
     if missing:
         return f"no copy of {OFFSETS}/{missing[0].start}"
     return "another newest plan in the mirror" if is_common else "sinks that differ, or do not tell"
 
 
-def cut(work: Work) -> Repair | None:
+def cut_logs(work: Work) -> Repair | None:
     """The sinks went back behind the logs: the logs follow them (row 11).
 
     Raises:
@@ -89,31 +89,31 @@ def cut(work: Work) -> Repair | None:
         return None
     if standing.common != floor:
         if standing.sinks_known:
-            return sinks_taken_back(standing, floor, f"another sink shows nothing after batch {floor}")
-        raise _cannot_cut(standing, floor, "sinks that differ, or do not tell", "all sinks at the same batch")
+            return take_sinks_back(standing, floor, f"another sink shows nothing after batch {floor}")
+        raise _refuse_cut(standing, floor, "sinks that differ, or do not tell", "all sinks at the same batch")
     plan, newest = standing.plan(floor), standing.plan(standing.planned)
     if plan is None or newest is None:
-        raise _cannot_cut(standing, floor, f"no {OFFSETS}/{floor} that can be read", f"{OFFSETS}/{floor}")
-    for source_id, end in ends(plan).items():
+        raise _refuse_cut(standing, floor, f"no {OFFSETS}/{floor} that can be read", f"{OFFSETS}/{floor}")
+    for source_id, end in find_ends(plan).items():
         line = newest.source(source_id)
         _require_served(standing, floor, source_id, end, end if line is None else line.offset)
     why = f"the sinks show nothing after batch {floor}"
     checkpoint = standing.checkpoint
     edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
     edits += [Edit(f"{OFFSETS}/{n}", None, why) for n in checkpoint.offsets.ids if n > floor]
-    reached = Reached(ends(plan), ends(plan), ends(newest))
-    prices = price_of_start(ends(plan), reached, checkpoint, standing.kafka)
+    reached = Reached(find_ends(plan), find_ends(plan), find_ends(newest))
+    prices = price_start(find_ends(plan), reached, checkpoint, standing.kafka)
     return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks()), prices=prices)
 
 
 def _require_served(standing: Standing, floor: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
     """See that a source still has what is to be read again; where nobody knows, that Spark would say so."""
-    lacking = unserved(standing, source_id, start, end)
+    lacking = find_unserved(standing, source_id, start, end)
     if lacking is not None:
-        raise _cannot_cut(standing, floor, *lacking)
+        raise _refuse_cut(standing, floor, *lacking)
 
 
-def _cannot_cut(standing: Standing, floor: int, found: str, expected: str) -> Exception:
+def _refuse_cut(standing: Standing, floor: int, found: str, expected: str) -> Exception:
     return refuse(
         standing,
         f"a sink shows nothing after batch {floor}, and batch {standing.committed} is committed: it went back",
@@ -124,7 +124,7 @@ def _cannot_cut(standing: Standing, floor: int, found: str, expected: str) -> Ex
     )
 
 
-def several_open(work: Work) -> Repair | None:
+def close_several_open(work: Work) -> Repair | None:
     """Several plans are not committed: Spark runs the newest alone, and takes the others for done.
 
     Raises:
@@ -150,7 +150,7 @@ def several_open(work: Work) -> Repair | None:
     return Repair(edits, rests_on=tuple(standing.marks()))
 
 
-def orphan(work: Work) -> Repair | None:
+def repair_orphan(work: Work) -> Repair | None:
     """The newest plan cannot be run again, or a sink that has it would take it twice.
 
     Raises:
@@ -165,7 +165,7 @@ def orphan(work: Work) -> Repair | None:
         _require_replay(standing)
         is_twice = shown == batch_id and not standing.recognises_orphan
         is_possible = is_twice and standing.may_be_committed
-        return _committed(work, "the sinks have it, and would not recognise it") if is_possible else None
+        return _commit_orphan(work, "the sinks have it, and would not recognise it") if is_possible else None
     stop = standing.restart.stop
     if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
         return None
@@ -173,7 +173,11 @@ def orphan(work: Work) -> Repair | None:
     if stop.stage not in (StartStage.PLANNED, StartStage.TASK) or is_state:
         return None
     why = f"it cannot run again: {stop.subject}: {stop.because}"
-    return _committed(work, f"the sinks have it, and {why}") if shown == batch_id else retired(standing, batch_id, why)
+    return (
+        _commit_orphan(work, f"the sinks have it, and {why}")
+        if shown == batch_id
+        else retire_orphan(standing, batch_id, why)
+    )
 
 
 def _require_replay(standing: Standing) -> None:
@@ -193,7 +197,7 @@ def _require_replay(standing: Standing) -> None:
         )
 
 
-def _committed(work: Work, why: str) -> Repair:
+def _commit_orphan(work: Work, why: str) -> Repair:
     """Commit the orphan by hand (rows 3 and 13)."""
     standing = work.standing
     batch_id, template, plan = standing.planned, standing.newest_commit, standing.plan(standing.planned)
@@ -212,7 +216,7 @@ def _committed(work: Work, why: str) -> Repair:
     return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
 
 
-def retired(
+def retire_orphan(
     standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = (), after: int | None = None
 ) -> Repair:
     """The orphan is taken back, and its range will be read by a batch that is planned anew.
@@ -236,8 +240,8 @@ def retired(
     """
     path = f"{OFFSETS}/{batch_id}"
     after = standing.committed if after is None else after
-    numbers = orphans_after(standing, after, batch_id)
-    before = begin_of_orphans(standing, after, numbers)
+    numbers = list_orphans_after(standing, after, batch_id)
+    before = find_begin_of_orphans(standing, after, numbers)
     shown = [batch for batch in standing.shown if batch is not None]
     if any(batch > after for batch in shown):
         raise refuse(
@@ -253,23 +257,23 @@ def retired(
     drop = Repair((*others, *plans), drops=True)
     first = numbers[0]
     if standing.sinks_known and set(shown) == {after} and standing.would_take(first):
-        exact = _used_up(standing, after, numbers, why, others) or drop
+        exact = _use_numbers_up(standing, after, numbers, why, others) or drop
         lines = (*standing.marks(), *standing.written_elsewhere())
-        return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, lines)
+        return _add_price(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, lines)
     begin = standing.plan(after)
     if standing.would_take(first):
         line = f"no sink drops a batch {first}; whether it is there already is not known of all"
-        return _priced(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
+        return _add_price(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
     if begin is not None and not standing.world.is_stateful:
         empty = f"{why}; what comes under its number would be dropped by a sink that has it"
         edits = (*others, *(Edit(f"{OFFSETS}/{n}", begin.to_bytes(), empty) for n in numbers))
-        lines = (f"{OFFSETS}/{after}: everything from there on is read, under new numbers", *_never_run(numbers))
-        return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, lines)
+        lines = (f"{OFFSETS}/{after}: everything from there on is read, under new numbers", *_list_never_run(numbers))
+        return _add_price(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, lines)
     line = f"nobody knows whether a sink has batch {batch_id} and would drop what comes under that number"
-    return _priced(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
+    return _add_price(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
 
 
-def orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...]:
+def list_orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...]:
     """The plans after a batch, and that before the newest, from which Spark takes where the newest begins."""
     planned = {n for n in standing.checkpoint.offsets.ids if after < n < newest}
     if newest - 1 > after:
@@ -279,7 +283,7 @@ def orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...
     return tuple(sorted({*planned, *before, newest}))
 
 
-def _never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
+def _list_never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
     """Spark runs the newest of them as an empty batch; the log of a file sink would miss the others."""
     if len(numbers) == 1:
         return ()
@@ -291,7 +295,7 @@ def _never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
     return (f"the assumption that no sink is a file sink of Spark, whose log would lack {span}",)
 
 
-def _used_up(
+def _use_numbers_up(
     standing: Standing, after: int, numbers: tuple[int, ...], why: str, others: tuple[Edit, ...]
 ) -> Repair | None:
     """The numbers of the orphans are used up in logs and table, where a driver inside one can reach no other sink.
@@ -299,7 +303,7 @@ def _used_up(
     So it matters no longer whether that driver is alive: its rows are refused, and its commit is there already.
     """
     begin, commit = standing.plan(after), standing.commit(after)
-    if begin is None or commit is None or standing.world.is_stateful or not writes_only_to_delta(standing):
+    if begin is None or commit is None or standing.world.is_stateful or not is_only_to_delta(standing):
         return None
     used = f"{why}; its number is used up"
     sink = standing.world.sinks[0]
@@ -311,7 +315,7 @@ def _used_up(
     )
 
 
-def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -> dict[str, SourceOffset]:
+def find_begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -> dict[str, SourceOffset]:
     """Where the orphans begin; what is planned anew begins there too.
 
     Raises:
@@ -329,7 +333,7 @@ def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -
     for number in numbers:
         plan = standing.plan(number)
         if plan is not None and plan.metadata is not None and plan.metadata.control is not None:
-            raise _start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
+            raise _refuse_start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
     if after == NONE:
         found: dict[str, SourceOffset] = {
             log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None
@@ -337,21 +341,21 @@ def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -
         lacking = [
             source_id
             for source_id, kind in standing.kinds.items()
-            if source_kind(kind).notes_beginning and source_id not in found
+            if find_source_kind(kind).notes_beginning and source_id not in found
         ]
         if lacking or (standing.plan(0) is None and not found):
-            raise _start_unknown(standing, "no sources/*/0, where the first batch began")
+            raise _refuse_start_unknown(standing, "no sources/*/0, where the first batch began")
         return found
     before = standing.plan(after)
     if before is None:
-        raise _start_unknown(standing, f"no {OFFSETS}/{after} that can be read")
-    unfit = [line for line in before.sources if not kind_of(line.offset).may_be_read_again]
+        raise _refuse_start_unknown(standing, f"no {OFFSETS}/{after} that can be read")
+    unfit = [line for line in before.sources if not recognise_source(line.offset).may_be_read_again]
     if unfit:
-        raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
-    return ends(before)
+        raise _refuse_start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
+    return find_ends(before)
 
 
-def _start_unknown(standing: Standing, found: str) -> Exception:
+def _refuse_start_unknown(standing: Standing, found: str) -> Exception:
     return refuse(
         standing,
         f"batch {standing.planned} cannot be planned anew from where it begins",
@@ -361,7 +365,7 @@ def _start_unknown(standing: Standing, found: str) -> Exception:
     )
 
 
-def _priced(
+def _add_price(
     repair: Repair,
     standing: Standing,
     start: dict[str, SourceOffset],
@@ -371,17 +375,17 @@ def _priced(
 ) -> Repair:
     is_exact = word is Guarantee.EXACTLY_ONCE
     plan = standing.plan(batch_id)
-    end = ends(plan) or newest_served(standing, start)
+    end = find_ends(plan) or find_newest_served(standing, start)
     begin = {source_id: start.get(source_id, VoidOffset()) for source_id in end}
-    prices = price_of_start(begin, Reached(begin, begin if is_exact else end, end), standing.checkpoint, standing.kafka)
+    prices = price_start(begin, Reached(begin, begin if is_exact else end, end), standing.checkpoint, standing.kafka)
     if word is Guarantee.LOSSY:
-        prices = tuple(replace(_lost_too(price), bound=True) for price in prices)
+        prices = tuple(replace(_add_loss(price), bound=True) for price in prices)
     if plan is None:
         prices = tuple(replace(price, bound=True) for price in prices)
     return replace(repair, word=word, rests_on=rests_on, prices=prices)
 
 
-def newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
+def find_newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
     """The furthest that a plan which nobody can read may have gone."""
     latest = standing.kafka.latest if standing.kafka else {}
     newest = {log.name: max(log.listing.ids, default=NONE) for log in standing.checkpoint.sources}
@@ -397,6 +401,6 @@ def newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[st
     return found
 
 
-def _lost_too(price: SourcePrice) -> SourcePrice:
+def _add_loss(price: SourcePrice) -> SourcePrice:
     """What may come twice may also be dropped: it depends on a sink of which nothing is known."""
     return replace(price, lost=price.duplicated, lost_files=price.duplicated_files)

@@ -11,12 +11,12 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     SourceOffset,
     VoidOffset,
-    topics_of,
+    get_topics,
 )
-from lastgood.planning.pricing import ends, files_between
+from lastgood.planning.pricing import find_ends, list_files_between
 from lastgood.planning.repairs.repair import Repair, Work, refuse
 from lastgood.planning.standing import Standing
-from lastgood.query.kafka import not_served
+from lastgood.query.kafka import find_not_served
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.state_load import is_about_skipping
 from lastgood.query.sinks import NONE, SinkView
@@ -24,15 +24,15 @@ from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sinks.evidence import START_MS, SinkEvidence
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import is_compacted
-from lastgood.sources.kafka.ranges import planned
-from lastgood.sources.kinds import kind_of
+from lastgood.sources.kafka.ranges import find_planned_ranges
+from lastgood.sources.kinds import recognise_source
 from lastgood.steps.step import SinkEdit
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
 _MINUTE_MS = 60_000
 
 
-def mark_lowered(work: Work) -> Repair | None:
+def lower_mark(work: Work) -> Repair | None:
     """A sink's rows were taken back by hand and its mark was not: the mark follows (row 12).
 
     Raises:
@@ -43,7 +43,7 @@ def mark_lowered(work: Work) -> Repair | None:
     if found is None:
         return None
     shown = standing.shown[standing.sinks.index(found)]
-    if shown is None or not _reaches(found, shown):
+    if shown is None or not _can_reach(found, shown):
         raise refuse(
             standing,
             "a sink would drop batches that it does not show: its rows were taken back, and its mark was not",
@@ -53,10 +53,10 @@ def mark_lowered(work: Work) -> Repair | None:
             effect="what is planned under these numbers would be lost without a word",
             next=standing.world.command("status"),
         )
-    return _going_back([found], shown, "its rows were taken back, and its mark was not")
+    return _make_going_back([found], shown, "its rows were taken back, and its mark was not")
 
 
-def mark_renewed(work: Work) -> Repair | None:
+def renew_mark(work: Work) -> Repair | None:
     """The orphan is in a table whose mark of it has expired: the mark is made again, and the batch known (row 13)."""
     standing = work.standing
     batch_id = standing.planned
@@ -92,7 +92,7 @@ def run_again(work: Work) -> Repair | None:
     if not standing.world.is_stateful:
         return None
     why = f"batch {batch_id} is to run again and make its state: {stop.subject}: {stop.because}"
-    repair = replace(sinks_taken_back(standing, batch_id - 1, why), drops=True)
+    repair = replace(take_sinks_back(standing, batch_id - 1, why), drops=True)
     return repair if work.with_repair(repair).standing.restart.next_stop is None else None
 
 
@@ -104,7 +104,7 @@ def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:
     return sink.traits.can_be_marked and is_own and is_lasting and sink.would_skip(batch_id) is not True
 
 
-def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:
+def take_sinks_back(standing: Standing, batch_id: int, why: str) -> Repair:
     """Every sink that is further goes back to a batch, rows and mark.
 
     Args:
@@ -120,7 +120,7 @@ def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:
     pairs = zip(standing.sinks, standing.shown, strict=True)
     ahead = [reading for reading, shown in pairs if shown is not None and shown > batch_id]
     for reading in ahead:
-        if not _reaches(reading, batch_id):
+        if not _can_reach(reading, batch_id):
             raise refuse(
                 standing,
                 f"a sink shows batch {reading.shown}, and cannot be taken back to batch {batch_id}",
@@ -130,17 +130,17 @@ def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:
                 effect=f"{why}; what is planned anew under these numbers would be dropped or come twice",
                 next=standing.world.command("diagnose"),
             )
-    return _going_back(ahead, batch_id, why)
+    return _make_going_back(ahead, batch_id, why)
 
 
 def _require_read_again(standing: Standing, batch_id: int, why: str) -> None:
-    start = ends(standing.plan(batch_id))
-    for source_id, end in ends(standing.plan(standing.planned)).items():
+    start = find_ends(standing.plan(batch_id))
+    for source_id, end in find_ends(standing.plan(standing.planned)).items():
         before = start.get(source_id, VoidOffset())
-        lacking = unserved(standing, source_id, before, end)
+        lacking = find_unserved(standing, source_id, before, end)
         if isinstance(end, KafkaOffset) and standing.kafka is None:
             lacking = "nobody who was asked what Kafka still serves", "--kafka"
-        if not kind_of(end).is_read_again:
+        if not recognise_source(end).is_read_again:
             lacking = f"source {source_id} of the kind {end.kind}", "kafka, file, rate-micro-batch"
         if lacking is not None:
             found, expected = lacking
@@ -162,12 +162,12 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
     Returns:
         None if that is not known.
     """
-    if not standing.sinks_known or not serves_all_after(standing, batch_id):
+    if not standing.sinks_known or not can_serve_all_after(standing, batch_id):
         return None
     ahead = [each for each in standing.sinks if each.shown > batch_id]
-    if not all(_reaches(each, batch_id) for each in ahead):
+    if not all(_can_reach(each, batch_id) for each in ahead):
         return None
-    return _going_back(
+    return _make_going_back(
         ahead,
         batch_id,
         f"the logs end with batch {batch_id}, and what later ones read is known to nobody",
@@ -175,7 +175,7 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
     )
 
 
-def serves_all_after(standing: Standing, batch_id: int) -> bool:
+def can_serve_all_after(standing: Standing, batch_id: int) -> bool:
     """Whether Kafka, and nothing else is read, is known to serve all that came after a batch.
 
     Of a topic that is compacted it does not: what was superseded since is gone from between its offsets.
@@ -183,8 +183,8 @@ def serves_all_after(standing: Standing, batch_id: int) -> bool:
     facts, plan = standing.kafka, standing.plan(batch_id)
     if facts is None or plan is None or not standing.is_kafka_only:
         return False
-    for offset in ends(plan).values():
-        for topic, parts in topics_of(offset).items():
+    for offset in find_ends(plan).values():
+        for topic, parts in get_topics(offset).items():
             earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
             if is_compacted(facts, topic):
                 return False
@@ -193,19 +193,19 @@ def serves_all_after(standing: Standing, batch_id: int) -> bool:
     return True
 
 
-def older_plan_taken_back(standing: Standing, why: str) -> Repair | None:
+def take_older_plan_back(standing: Standing, why: str) -> Repair | None:
     """Sinks give back what they hold of an older plan under the number of the orphan, which then runs as planned.
 
     Returns:
         None if one cannot, or if Kafka is not known to serve all that either plan may have read.
     """
     before, ahead = standing.planned - 1, standing.planned_anew
-    if not serves_all_after(standing, before) or not all(_reaches(each, before) for each in ahead):
+    if not can_serve_all_after(standing, before) or not all(_can_reach(each, before) for each in ahead):
         return None
-    return replace(_going_back(ahead, before, why), drops=True)
+    return replace(_make_going_back(ahead, before, why), drops=True)
 
 
-def writes_only_to_delta(standing: Standing) -> bool:
+def is_only_to_delta(standing: Standing) -> bool:
     """Whether the one sink of the query is a table that Spark's own streaming sink writes, and that we can mark.
 
     A query has one sink; only a function (`foreachBatch`) could write elsewhere, too.
@@ -218,26 +218,26 @@ def writes_only_to_delta(standing: Standing) -> bool:
     return is_own and sink.back_to is not None
 
 
-def unserved(standing: Standing, source_id: str, start: SourceOffset, end: SourceOffset) -> tuple[str, str] | None:
+def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: SourceOffset) -> tuple[str, str] | None:
     """What a source is not known to have any more of a range that is to be read again, and what it should have."""
-    if not kind_of(start).may_be_read_again:
+    if not recognise_source(start).may_be_read_again:
         return f"source {source_id} of the kind {start.kind}", READABLE_AGAIN
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
-        facts, wanted = standing.kafka, planned(start.topics, end.topics)
+        facts, wanted = standing.kafka, find_planned_ranges(start.topics, end.topics)
         if facts is None and not standing.world.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
         compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         if facts:
-            gone = not_served(wanted, facts)
+            gone = find_not_served(wanted, facts)
         else:
             gone = {}
         if gone:
             return f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
     if isinstance(start, FileOffset | VoidOffset) and isinstance(end, FileOffset):
         first = start.log_offset if isinstance(start, FileOffset) else BEFORE_FIRST_FILE.log_offset
-        files = files_between(standing.checkpoint, source_id, first, end.log_offset)
+        files = list_files_between(standing.checkpoint, source_id, first, end.log_offset)
         states = {each.file.path: each.state for each in standing.world.files.get(source_id, ())}
         doubtful = [path for path in files if states.get(path) is not FileState.PRESENT]
         if doubtful or len(files) < end.log_offset - first:
@@ -249,12 +249,12 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
     return None
 
 
-def _reaches(reading: SinkView, batch_id: int) -> bool:
+def _can_reach(reading: SinkView, batch_id: int) -> bool:
     sink = reading.sink
     return sink.known and sink.back_to is not None and NONE < sink.back_to <= batch_id
 
 
-def _going_back(ahead: Iterable[SinkView], batch_id: int, why: str, rests_on: tuple[str, ...] = ()) -> Repair:
+def _make_going_back(ahead: Iterable[SinkView], batch_id: int, why: str, rests_on: tuple[str, ...] = ()) -> Repair:
     sinks = [each.sink for each in ahead]
     edits = tuple(SinkEdit(sink.kind, sink.location, sink.app_id, batch_id, why) for sink in sinks)
     logs = (f"the log of {sink.location}: what is above batch {batch_id} can be taken out alone" for sink in sinks)

@@ -7,7 +7,7 @@ from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve
 
 
-def opening(table: DeltaFacts) -> None:
+def open_table(table: DeltaFacts) -> None:
     """The application names the table, before the query begins.
 
     Raises:
@@ -17,7 +17,9 @@ def opening(table: DeltaFacts) -> None:
         raise StoppedError(Stop(StartStage.START, "DELTA_SCHEMA_NOT_SET", table.location, "there is no table"))
 
 
-def reading(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fail_on_data_loss: bool) -> str | None:
+def read_range(
+    table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fail_on_data_loss: bool
+) -> str | None:
     """The range from `start` to `end` is asked for: when a batch runs, and once more when the query goes on after it.
 
     Returns:
@@ -49,7 +51,7 @@ def reading(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, f
     return None
 
 
-def unseen_files(table: DeltaFacts, unread: DeltaOffset) -> str | None:
+def explain_unseen_files(table: DeltaFacts, unread: DeltaOffset) -> str | None:
     """What the log of a table cannot tell of what follows `unread`: whether its data files are there; None if none do.
 
     VACUUM takes the files of a version away while its commit stays, and Spark fails on them whatever its options.

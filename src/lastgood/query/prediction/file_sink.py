@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.checkpoint.file_logs import compact_interval, entry_name, ids_read_at_start, is_compaction
+from lastgood.checkpoint.file_logs import derive_compact_interval, is_compaction, list_ids_read_at_start, name_entry
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import list_log
 from lastgood.query.prediction.messages import CONCURRENT_FILE
@@ -11,7 +11,7 @@ from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sinks.evidence import SinkEvidence
 
 
-def writing(sink: SinkEvidence, batch_id: int, spark: SparkVersion, *, is_local: bool) -> None:
+def write_batch(sink: SinkEvidence, batch_id: int, spark: SparkVersion, *, is_local: bool) -> None:
     """A file sink has written the files of a batch, and notes them down.
 
     Raises:
@@ -20,19 +20,19 @@ def writing(sink: SinkEvidence, batch_id: int, spark: SparkVersion, *, is_local:
     if not sink.log_names:
         return
     listing = list_log(sink.log_names, compactible=True)
-    interval = compact_interval(listing.compact)
-    name = entry_name(batch_id, interval)
+    interval = derive_compact_interval(listing.compact)
+    name = name_entry(batch_id, interval)
     if is_compaction(batch_id, interval) and batch_id > 0:
-        missing = [log_id for log_id in ids_read_at_start(batch_id - 1, interval) if log_id not in listing.ids]
+        missing = [log_id for log_id in list_ids_read_at_start(batch_id - 1, interval) if log_id not in listing.ids]
         if missing:
             error = "BATCH_METADATA_NOT_FOUND" if spark >= SPARK_4_0 else "doesn't exist when compacting batch"
-            raise _stopped(error, str(missing[0]), "it is due to be compacted, and is not there")
+            raise _make_stopped(error, str(missing[0]), "it is due to be compacted, and is not there")
     if f"{name}/" in listing.foreign:
-        raise _stopped(f"Race while writing batch {batch_id}", name, "a folder stands where the entry belongs")
+        raise _make_stopped(f"Race while writing batch {batch_id}", name, "a folder stands where the entry belongs")
     if is_local and f".{name}.crc" in listing.stale_checksums:
         because = "it is left over, and that of the new file cannot take its place"
-        raise _stopped(CONCURRENT_FILE, f".{name}.crc", because)
+        raise _make_stopped(CONCURRENT_FILE, f".{name}.crc", because)
 
 
-def _stopped(error: str, name: str, because: str) -> StoppedError:
+def _make_stopped(error: str, name: str, because: str) -> StoppedError:
     return StoppedError(Stop(StartStage.SINK, error, f"{SINK_LOG}/{name}", because))

@@ -9,20 +9,20 @@ from __future__ import annotations
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import (
     FileLogEntry,
-    compact_interval,
-    entry_name,
-    ids_read_at_start,
+    derive_compact_interval,
     is_compaction,
+    list_ids_read_at_start,
+    name_entry,
 )
 from lastgood.checkpoint.logs import BatchIds, SourceLog
-from lastgood.query.prediction.messages import log_error
+from lastgood.query.prediction.messages import quote_log_error
 from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SparkVersion
 
 LOG_VERSION_NEWEST = 1
 
 
-def opening(log: SourceLog, spark: SparkVersion) -> None:
+def open_source(log: SourceLog, spark: SparkVersion) -> None:
     """A file source is made, which reads its log.
 
     Raises:
@@ -31,9 +31,9 @@ def opening(log: SourceLog, spark: SparkVersion) -> None:
     newest = log.listing.newest_listed
     if newest is None or newest < 0:
         return
-    interval = compact_interval(log.listing.compact)
-    for log_id in (newest, *ids_read_at_start(newest, interval)):  # the newest entry is opened before the others
-        path = f"{log.folder}/{entry_name(log_id, interval)}"
+    interval = derive_compact_interval(log.listing.compact)
+    for log_id in (newest, *list_ids_read_at_start(newest, interval)):  # the newest entry is opened before the others
+        path = f"{log.folder}/{name_entry(log_id, interval)}"
         if not _is_there(log, log_id, interval):
             is_newest = log_id == newest
             error = f"{path} does" + (
@@ -43,7 +43,7 @@ def opening(log: SourceLog, spark: SparkVersion) -> None:
         _require_sound(log, log_id, path, spark)
 
 
-def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
+def read_entries(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
     """The entries after `start` up to `end` are read.
 
     Spark asks for them when it runs a batch, and once more when it resumes after a committed one.
@@ -55,7 +55,7 @@ def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
     for log_id in log.listing.ids.within(wanted):
         if _can_be_read(log, log_id):
             _require_sound(log, log_id, f"{log.folder}/{log_id}", spark)
-    missing = _readable(log, wanted).missing(wanted)
+    missing = _select_readable(log, wanted).missing(wanted)
     if missing:
         is_any = missing[0] != wanted
         span = f"exist (startId: Some({start + 1}), endId: Some({end}))"
@@ -67,9 +67,9 @@ def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
         raise StoppedError(Stop(StartStage.START, error, f"{log.folder}/{missing[0].start}", because))
 
 
-def _readable(log: SourceLog, wanted: range) -> BatchIds:
+def _select_readable(log: SourceLog, wanted: range) -> BatchIds:
     """The entries of a range that can be read: the range may be as wide as a plan says, the log is as long as it is."""
-    interval = compact_interval(log.listing.compact)
+    interval = derive_compact_interval(log.listing.compact)
     there = [log_id for log_id in log.listing.ids.within(wanted) if _is_there(log, log_id, interval)]
     compact = log.listing.compact.newest
     if compact is None:
@@ -88,12 +88,12 @@ def _readable(log: SourceLog, wanted: range) -> BatchIds:
 def _require_sound(log: SourceLog, log_id: int, path: str, spark: SparkVersion) -> None:
     entry = log.entries.get(log_id)
     if isinstance(entry, Damage) and entry.kind is not DamageKind.TOO_LARGE:
-        error = log_error(entry, spark, version_newest=LOG_VERSION_NEWEST)
+        error = quote_log_error(entry, spark, version_newest=LOG_VERSION_NEWEST)
         raise StoppedError(Stop(StartStage.START, error, path, f"it cannot be read: {entry}"))
 
 
 def _can_be_read(log: SourceLog, log_id: int) -> bool:
-    interval = compact_interval(log.listing.compact)
+    interval = derive_compact_interval(log.listing.compact)
     if _is_there(log, log_id, interval):
         return True
     compact = log.listing.compact.newest
@@ -107,7 +107,7 @@ def _is_there(log: SourceLog, log_id: int, interval: int) -> bool:
     return log_id in log.listing.ids and (log_id in log.listing.compact) == is_compaction(log_id, interval)
 
 
-def next_name(log: SourceLog) -> str:
+def name_next(log: SourceLog) -> str:
     """Name of the entry that the source writes next."""
     newest = log.listing.newest_listed
-    return entry_name(0 if newest is None else newest + 1, compact_interval(log.listing.compact))
+    return name_entry(0 if newest is None else newest + 1, derive_compact_interval(log.listing.compact))

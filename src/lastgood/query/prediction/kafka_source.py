@@ -10,7 +10,7 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.query.prediction.restart import StartStage, Stop
 from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Offsets, only_in
+from lastgood.sources.kafka.ranges import Offsets, select_only_in
 
 
 class Gap(enum.IntEnum):
@@ -52,7 +52,7 @@ class KafkaGap:
         return f"{self.topic}-{self.partition}"
 
 
-def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
+def find_planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
     """What a batch meets that is planned from `start` on, in the order in which Spark meets it.
 
     Args:
@@ -60,10 +60,10 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
         facts: What the broker serves; partitions of which it said nothing are left out. None: it was not asked.
         is_pattern: Whether the query subscribes to a pattern: there a topic that is gone is partitions that are gone.
     """
-    gaps = _negative(start)
+    gaps = _find_negative(start)
     if facts is None:
-        return _sorted(gaps)
-    for topic, partition, first in _each(start):
+        return _sort_gaps(gaps)
+    for topic, partition, first in _list_each(start):
         is_there = facts.exists(topic)
         if is_there is False:
             gaps.append(KafkaGap(Gap.PARTITION_GONE if is_pattern else Gap.TOPIC_GONE, topic, partition, first, first))
@@ -77,7 +77,7 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
         elif bounds.earliest is not None and 0 <= first < bounds.earliest:
             gaps.append(KafkaGap(Gap.EXPIRED, topic, partition, first, bounds.earliest))
     known_topics = {topic: parts for topic, parts in facts.earliest.items() if topic in start}
-    return _sorted([*gaps, *_added(start, known_topics, facts)])
+    return _sort_gaps([*gaps, *_find_added(start, known_topics, facts)])
 
 
 def is_without_topics(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool) -> bool:
@@ -90,14 +90,16 @@ def is_without_topics(start: Offsets, facts: KafkaFacts | None, *, is_pattern: b
     return all(facts.exists(topic) is False for topic in (*start, *facts.topics))
 
 
-def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
+def find_replay_gaps(
+    start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False
+) -> list[KafkaGap]:
     """What a batch meets that runs again with recorded offsets; without facts only what the records themselves show."""
     gaps = [
         KafkaGap(Gap.PARTITION_GONE, topic, partition, first, first)
-        for topic, parts in only_in(start, end).items()
+        for topic, parts in select_only_in(start, end).items()
         for partition, first in parts.items()
     ]
-    for topic, partition, first in _each(start):
+    for topic, partition, first in _list_each(start):
         last = end.get(topic, {}).get(partition, first)
         if last < first:  # Spark compares the numbers, also where one of them is no position
             gaps.append(KafkaGap(Gap.WENT_BACK, topic, partition, first, last))
@@ -105,10 +107,10 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pa
     for topic, parts in end.items():
         begun = start.get(topic, {})
         reads[topic] = {partition: at for partition, at in begun.items() if partition in parts}
-    gaps += _negative(reads)
+    gaps += _find_negative(reads)
     if facts is None:
-        return _sorted(gaps)
-    for topic, partition, last in _each(end):
+        return _sort_gaps(gaps)
+    for topic, partition, last in _list_each(end):
         is_there = facts.exists(topic)
         new = partition not in start.get(topic, {})
         first = 0 if new else start[topic][partition]
@@ -123,24 +125,24 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pa
             gaps.append(KafkaGap(Gap.EXPIRED, topic, partition, first, min(last, bounds.earliest)))
         elif bounds.latest is not None and bounds.latest < last:
             gaps.append(KafkaGap(Gap.BEYOND_END, topic, partition, max(first, bounds.latest), last))
-    return _sorted([*gaps, *_added(start, end, facts)])
+    return _sort_gaps([*gaps, *_find_added(start, end, facts)])
 
 
-def _negative(start: Offsets) -> list[KafkaGap]:
+def _find_negative(start: Offsets) -> list[KafkaGap]:
     """Partitions that begin at no position; the earliest one is looked up by the task itself."""
-    wrong = ((*each, each[2]) for each in _each(start) if each[2] < 0 and each[2] != OFFSET_EARLIEST)
+    wrong = ((*each, each[2]) for each in _list_each(start) if each[2] < 0 and each[2] != OFFSET_EARLIEST)
     return [KafkaGap(Gap.NEGATIVE, *each) for each in wrong]
 
 
-def _added(start: Offsets, end: Offsets, facts: KafkaFacts) -> list[KafkaGap]:
+def _find_added(start: Offsets, end: Offsets, facts: KafkaFacts) -> list[KafkaGap]:
     """Partitions of `end` that `start` does not know and that do not begin at 0 any more."""
     earliest = facts.earliest
-    added = ((topic, number) for topic, parts in only_in(end, start).items() for number in parts)
+    added = ((topic, number) for topic, parts in select_only_in(end, start).items() for number in parts)
     found = ((topic, number, earliest.get(topic, {}).get(number, 0)) for topic, number in added)
     return [KafkaGap(Gap.ADDED_LATE, topic, number, 0, first) for topic, number, first in found if first > 0]
 
 
-def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) -> Stop | None:
+def choose_stop(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) -> Stop | None:
     """What Spark stops with under `failOnDataLoss=true`; None if there is no gap.
 
     Args:
@@ -156,7 +158,7 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
     alone = None
     if len(alike) == 1:
         alone = alike[0]
-    stage, error, because = _told(first, alone, spark, is_planned=is_planned)
+    stage, error, because = _describe_gap(first, alone, spark, is_planned=is_planned)
     if first is Gap.TOPIC_GONE:
         names = gaps[0].topic
     else:
@@ -164,7 +166,9 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
     return Stop(stage, error, names, because)
 
 
-def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: bool) -> tuple[StartStage, str, str]:
+def _describe_gap(
+    gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: bool
+) -> tuple[StartStage, str, str]:
     """When Spark stops, a literal part of what it says (all of it for one partition alone), and why."""
     unread = "Cannot fetch offset" if spark < SPARK_4_0 else "Could not read records in offset ["
     added, moved, negative = "Added partition ", "offset was changed from ", f"does not equal {OFFSET_EARLIEST}"
@@ -192,9 +196,9 @@ def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: 
     return told[gap]
 
 
-def _each(offsets: Offsets) -> Iterable[tuple[str, int, int]]:
+def _list_each(offsets: Offsets) -> Iterable[tuple[str, int, int]]:
     return ((topic, partition, offset) for topic, parts in offsets.items() for partition, offset in parts.items())
 
 
-def _sorted(gaps: Iterable[KafkaGap]) -> list[KafkaGap]:
+def _sort_gaps(gaps: Iterable[KafkaGap]) -> list[KafkaGap]:
     return sorted(gaps, key=lambda gap: (gap.gap, gap.topic, gap.partition))

@@ -10,21 +10,21 @@ from typing import Any
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint, Mode
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.logs import BatchLog, SourceLog
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset, TextOffset, VoidOffset
 from lastgood.query.prediction.messages import (
     NO_TRACKER,
-    commit_log_error,
-    offset_log_error,
-    source_line_error,
-    too_new,
+    quote_commit_log_error,
+    quote_offset_log_error,
+    quote_source_line_error,
+    quote_too_new,
 )
 from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.sources.kinds import source_kind
+from lastgood.sources.kinds import find_source_kind
 
 _FIRST_SOURCE_LINE = 3
 _BLANK = "its metadata line is blank"
@@ -77,19 +77,19 @@ class LogReading:
         if self._spark < SPARK_4_2:
             return
         if planned is None:
-            raise _stopped("assertion failed", "offsets", "batches are committed, and none is planned")
+            raise _make_stopped("assertion failed", "offsets", "batches are committed, and none is planned")
         if planned < 1 or committed >= planned or self._checkpoint.mode is Mode.ASYNC_PROGRESS:
             return
         before, newest = self._entry(planned - 1), self._entry(planned)
         if before is None:
             error = f"Previous batch {planned - 1} not found in offset log"
-            raise _stopped(error, f"offsets/{planned - 1}", "it is not there")
+            raise _make_stopped(error, f"offsets/{planned - 1}", "it is not there")
         self._require_head(planned - 1)
         self._require_pinned(planned, f"Batch {planned} metadata not found")
         self._require_pinned(planned - 1, f"Previous batch {planned - 1} metadata not found")
-        if isinstance(newest, OffsetEntry) and isinstance(before, OffsetEntry) and _repartitioned(before, newest):
+        if isinstance(newest, OffsetEntry) and isinstance(before, OffsetEntry) and _is_repartitioned(before, newest):
             error = "STREAMING_UNFINISHED_REPARTITION_DETECTED"
-            raise _stopped(error, f"offsets/{planned}", "a repartition of the state is not finished")
+            raise _make_stopped(error, f"offsets/{planned}", "a repartition of the state is not finished")
 
     def read(self) -> None:
         """Read the newest plan, the one before it, and the newest commit."""
@@ -118,15 +118,17 @@ class LogReading:
         is_version = isinstance(entry, CommitEntry) or (entry and entry.kind is DamageKind.VERSION_TOO_NEW)
         if is_version and self._spark in (SPARK_4_0, SPARK_4_1) and found != f"v{self._commit_version}":
             error = f"The only supported log version is v{self._commit_version}, but encountered {found}"
-            raise _stopped(error, subject, f"it is of version {found}, and the query writes v{self._commit_version}")
+            raise _make_stopped(
+                error, subject, f"it is of version {found}, and the query writes v{self._commit_version}"
+            )
         if isinstance(entry, Damage):
-            error = commit_log_error(entry, self._spark, version_newest=self._commits_newest)
-            raise _stopped(error, subject, f"it cannot be read: {entry}")
+            error = quote_commit_log_error(entry, self._spark, version_newest=self._commits_newest)
+            raise _make_stopped(error, subject, f"it cannot be read: {entry}")
         if isinstance(entry, CommitEntry) and entry.version > self._commits_newest:
-            error = too_new(f"v{entry.version}", self._spark, version_newest=self._commits_newest)
-            raise _stopped(error, subject, f"this Spark reads no commit log v{entry.version}")
+            error = quote_too_new(f"v{entry.version}", self._spark, version_newest=self._commits_newest)
+            raise _make_stopped(error, subject, f"this Spark reads no commit log v{entry.version}")
         if isinstance(entry, CommitEntry) and entry.version > 2 and "sinkMetadataMap" not in entry.fields:
-            raise _stopped("No usable value for", subject, "it lacks what version 3 must have")
+            raise _make_stopped("No usable value for", subject, "it lacks what version 3 must have")
 
     @property
     def _commit_version(self) -> int:
@@ -147,7 +149,7 @@ class LogReading:
             stage, error = StartStage.COMMIT, NO_TRACKER
             if not is_run:
                 stage = StartStage.START
-                error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
+                error = quote_offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
             raise StoppedError(Stop(stage, error, f"offsets/{batch_id}", _BLANK))
 
     def require_source_lines(self, newest: int) -> None:
@@ -157,13 +159,15 @@ class LogReading:
             subject = f"offsets/{batch_id}"
             if isinstance(entry, Damage) and entry.line is not None and entry.line >= _FIRST_SOURCE_LINE:
                 source_id = str(entry.line - _FIRST_SOURCE_LINE)
-                error = source_line_error(entry, self.kind(source_id))
-                raise _stopped(error, subject, f"it cannot be read: {entry}")
+                error = quote_source_line_error(entry, self.kind(source_id))
+                raise _make_stopped(error, subject, f"it cannot be read: {entry}")
             for line in entry.sources if isinstance(entry, OffsetEntry) else ():
                 kind = self.kind(line.source_id)
                 if isinstance(line.offset, TextOffset) and kind is not None:
-                    wrong = damaged(DamageKind.NOT_JSON, line.text)
-                    raise _stopped(source_line_error(wrong, kind), subject, f"source {line.source_id} has no offset")
+                    wrong = make_damage(DamageKind.NOT_JSON, line.text)
+                    raise _make_stopped(
+                        quote_source_line_error(wrong, kind), subject, f"source {line.source_id} has no offset"
+                    )
 
     def ranges(self, batch_id: int) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
         """Per source of a batch: its id, its end, and the end of the batch before, None if there is none."""
@@ -178,7 +182,7 @@ class LogReading:
         """Whether the folder is the log of a file source: Kafka and rate write theirs once."""
         kind = self.kind(log.name)
         if kind is not None:
-            return source_kind(kind).keeps_log
+            return find_source_kind(kind).keeps_log
         return any(isinstance(entry, FileLogEntry) for entry in log.entries.values())
 
     def kind(self, source_id: str) -> str | None:
@@ -191,7 +195,7 @@ class LogReading:
 
     def _require_plan(self, batch_id: int) -> None:
         if self._entry(batch_id) is None:
-            raise _stopped(f"batch {batch_id} doesn't exist", f"offsets/{batch_id}", "it is not there")
+            raise _make_stopped(f"batch {batch_id} doesn't exist", f"offsets/{batch_id}", "it is not there")
         self._require_head(batch_id)
         entry = self._entry(batch_id)
         wanted = self._source_count
@@ -203,30 +207,30 @@ class LogReading:
             count = wanted
         if count != wanted:
             error = f"There are [{count}] sources in the checkpoint offsets and now there are [{wanted}] sources"
-            raise _stopped(error, f"offsets/{batch_id}", f"it has {count} lines of sources, not {wanted}")
+            raise _make_stopped(error, f"offsets/{batch_id}", f"it has {count} lines of sources, not {wanted}")
 
     def _require_head(self, batch_id: int) -> None:
         """Version and metadata of an entry, which are parsed as soon as it is read."""
         entry = self._entry(batch_id)
         subject = f"offsets/{batch_id}"
         if isinstance(entry, OffsetEntry) and entry.version > self._offsets_newest:
-            error = too_new(f"v{entry.version}", self._spark, version_newest=self._offsets_newest)
-            raise _stopped(error, subject, f"this Spark reads no offset log v{entry.version}")
+            error = quote_too_new(f"v{entry.version}", self._spark, version_newest=self._offsets_newest)
+            raise _make_stopped(error, subject, f"this Spark reads no offset log v{entry.version}")
         is_late = isinstance(entry, Damage) and (
             entry.kind in (DamageKind.BLANK_METADATA_LINE, DamageKind.NO_SOURCE_LINES)
             or (entry.kind is not DamageKind.NO_SOURCE_ID and (entry.line or 0) >= _FIRST_SOURCE_LINE)
         )
         if isinstance(entry, Damage) and not is_late:
-            error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
-            raise _stopped(error, subject, f"it cannot be read: {entry}")
+            error = quote_offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
+            raise _make_stopped(error, subject, f"it cannot be read: {entry}")
 
     def _require_pinned(self, batch_id: int, error: str) -> None:
         """To look for a repartition Spark needs the metadata of a plan, and 4.2 the number of partitions in it."""
         entry, subject = self._entry(batch_id), f"offsets/{batch_id}"
         if isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE:
-            raise _stopped(error, subject, _BLANK)
+            raise _make_stopped(error, subject, _BLANK)
         if isinstance(entry, OffsetEntry) and SHUFFLE_PARTITIONS not in entry.conf and self._spark < SPARK_4_3:
-            raise _stopped("None.get", subject, f"it does not pin {SHUFFLE_PARTITIONS}")
+            raise _make_stopped("None.get", subject, f"it does not pin {SHUFFLE_PARTITIONS}")
 
     @property
     def _source_count(self) -> int | None:
@@ -251,7 +255,7 @@ class LogReading:
         return self._checkpoint.offsets.entries.get(batch_id)
 
 
-def _repartitioned(before: OffsetEntry, newest: OffsetEntry) -> bool:
+def _is_repartitioned(before: OffsetEntry, newest: OffsetEntry) -> bool:
     counts = [entry.conf.get(SHUFFLE_PARTITIONS) for entry in (before, newest)]
     return None not in counts and counts[0] != counts[1]
 
@@ -260,8 +264,10 @@ def _require_openable(log: BatchLog[Any], batch_id: int) -> None:
     """Spark lists `006` as 6, and then opens a file `6`."""
     if batch_id not in log.ids:
         name = next(name for name, found in log.listing.noncanonical.items() if found == batch_id)
-        raise _stopped("does not exist", f"{log.folder}/{name}", f"Spark lists it, and opens {log.folder}/{batch_id}")
+        raise _make_stopped(
+            "does not exist", f"{log.folder}/{name}", f"Spark lists it, and opens {log.folder}/{batch_id}"
+        )
 
 
-def _stopped(error: str, subject: str, because: str) -> StoppedError:
+def _make_stopped(error: str, subject: str, because: str) -> StoppedError:
     return StoppedError(Stop(StartStage.START, error, subject, because))

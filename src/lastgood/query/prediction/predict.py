@@ -18,25 +18,37 @@ from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
 from lastgood.query.observation import Observation
 from lastgood.query.prediction import delta_source
-from lastgood.query.prediction.file_sink import writing
-from lastgood.query.prediction.file_source import next_name, opening, reading
-from lastgood.query.prediction.kafka_source import Gap, KafkaGap, is_without_topics, planning_gaps, replay_gaps, stop_of
+from lastgood.query.prediction.file_sink import write_batch
+from lastgood.query.prediction.file_source import name_next, open_source, read_entries
+from lastgood.query.prediction.kafka_source import (
+    Gap,
+    KafkaGap,
+    choose_stop,
+    find_planning_gaps,
+    find_replay_gaps,
+    is_without_topics,
+)
 from lastgood.query.prediction.log_reading import LogReading
-from lastgood.query.prediction.messages import CONCURRENT_FILE, CONCURRENT_LOG, initial_error, metadata_error
+from lastgood.query.prediction.messages import (
+    CONCURRENT_FILE,
+    CONCURRENT_LOG,
+    quote_initial_error,
+    quote_metadata_error,
+)
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, StartStage, Stop, StoppedError
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
-from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.query.prediction.state_load import (
     NOT_RUN,
-    legacy_format,
+    find_nothing_to_name,
+    find_too_few_to_name,
     load_state,
-    missing_folder,
-    nothing_to_name,
-    too_few_to_name,
+    require_same_format,
+    stop_without_folder,
 )
-from lastgood.query.prediction.topics_gone import other_endings
-from lastgood.sources.kafka.ranges import only_in
+from lastgood.query.prediction.topics_gone import find_other_endings
+from lastgood.sources.kafka.ranges import select_only_in
 
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
@@ -45,7 +57,7 @@ _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 def predict(world: Observation, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
     restart = _predict(world, spark)
-    others = other_endings(world, restart, partial(_predict, spark=spark))
+    others = find_other_endings(world, restart, partial(_predict, spark=spark))
     return replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *others))))
 
 
@@ -98,7 +110,7 @@ class _Start:
     def run(self) -> Restart:
         try:
             for table in self._world.tables.values():
-                delta_source.opening(table)
+                delta_source.open_table(table)
             self._query_metadata()
             if self._checkpoint.mode is Mode.CONTINUOUS:
                 restart = self._continuous()
@@ -107,14 +119,14 @@ class _Start:
             restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
-        self._unknowns += [each.unknown for each in unasked_sources(self._world) if each.unknown is not None]
+        self._unknowns += [each.unknown for each in list_unasked_sources(self._world) if each.unknown is not None]
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _micro_batch(self) -> Restart:
         self._logs.read_ahead()
         for log in self._checkpoint.sources:
             if self._logs.is_file_source(log):
-                opening(log, self._spark)
+                open_source(log, self._spark)
         self._logs.compare()
         if self._planned is None:
             return self._begin()
@@ -136,7 +148,9 @@ class _Start:
     def _query_metadata(self) -> None:
         found = self._checkpoint.query
         if isinstance(found, Damage):
-            raise StoppedError(Stop(StartStage.START, metadata_error(found), "metadata", f"it cannot be read: {found}"))
+            raise StoppedError(
+                Stop(StartStage.START, quote_metadata_error(found), "metadata", f"it cannot be read: {found}")
+            )
         if found is not None:
             return
         has_logs = self._planned is not None or self._committed is not None
@@ -144,7 +158,7 @@ class _Start:
             error = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
             raise StoppedError(Stop(StartStage.START, error, "metadata", "it is not there, though there are batches"))
         if self._world.is_local and ".metadata.crc" in self._checkpoint.foreign:
-            raise StoppedError(_left_over(".metadata.crc"))
+            raise StoppedError(_make_left_over(".metadata.crc"))
 
     # The three ways on.
 
@@ -215,7 +229,7 @@ class _Start:
                     because = f"it ends at {end.log_offset}, before its start {first}"
                     raise StoppedError(Stop(StartStage.START, "assertion failed", f"offsets/{batch_id}", because))
                 self._tell_shared(source_id)
-                reading(self._source(source_id), first, end.log_offset, self._spark)
+                read_entries(self._source(source_id), first, end.log_offset, self._spark)
 
     def _tell_shared(self, source_id: str) -> None:
         """Say where a log that is not there may never have been: Spark goes on then."""
@@ -237,8 +251,8 @@ class _Start:
                 begin = start or replace(end, table_version=0)
                 unread = begin if batch_id == self._batch else end
                 told = (
-                    delta_source.reading(table, start, end, fail_on_data_loss=fails),
-                    delta_source.unseen_files(table, unread),
+                    delta_source.read_range(table, start, end, fail_on_data_loss=fails),
+                    delta_source.explain_unseen_files(table, unread),
                 )
                 self._unknowns += [unknown for unknown in told if unknown is not None]
 
@@ -271,8 +285,8 @@ class _Start:
     def _plan_topics(self, start: KafkaOffset) -> None:
         kafka, is_pattern = self._world.kafka, self._world.is_pattern
         if not is_without_topics(start.topics, kafka, is_pattern=is_pattern):
-            gaps = planning_gaps(start.topics, kafka, is_pattern=is_pattern)
-            self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
+            gaps = find_planning_gaps(start.topics, kafka, is_pattern=is_pattern)
+            self._raise_gaps(choose_stop(self._counted(gaps), self._spark, is_planned=False))
 
     def _replay_kafka(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
@@ -281,9 +295,9 @@ class _Start:
                 start = before if isinstance(before, KafkaOffset) else self._initial(source_id)
                 if isinstance(start, KafkaOffset):
                     is_pattern = self._world.is_pattern
-                    gaps = replay_gaps(start.topics, end.topics, self._world.kafka, is_pattern=is_pattern)
-                    is_asked = bool(only_in(end.topics, start.topics))  # where what is new begins, of all topics
-                    self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=not is_asked))
+                    gaps = find_replay_gaps(start.topics, end.topics, self._world.kafka, is_pattern=is_pattern)
+                    is_asked = bool(select_only_in(end.topics, start.topics))  # where what is new begins, of all topics
+                    self._raise_gaps(choose_stop(self._counted(gaps), self._spark, is_planned=not is_asked))
 
     def _read_initial(self) -> None:
         """Where batch 0 begins is read from what its sources wrote down before it."""
@@ -292,7 +306,7 @@ class _Start:
             if isinstance(entry, Damage) and not self._logs.is_file_source(log):
                 asked = None if self._world.kafka is None else KafkaOffset.kind  # where no plan is left to tell it
                 kind = self._logs.kind(log.name) or asked
-                error = initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
+                error = quote_initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
                 path = f"{log.folder}/{log.entry_name(0)}"
                 raise StoppedError(Stop(StartStage.START, error, path, f"it cannot be read: {entry}"))
 
@@ -346,7 +360,7 @@ class _Start:
     def _plan_state(self, newest: int) -> None:
         """Where the newest plan lacks pinned confs, Spark goes by legacy defaults, which may not fit the state."""
         if self._checkpoint.state is not None:
-            legacy_format(self._checkpoint, newest, self._spark)
+            require_same_format(self._checkpoint, newest, self._spark)
 
     def _read_state(self, batch_id: int) -> None:
         """Batch N loads version N of the state, by the ids that the newest commit names, unless it is not run."""
@@ -358,7 +372,7 @@ class _Start:
         if self._has_state():
             self._unknowns += load_state(self._checkpoint, version, committed, self._spark, self._world.unsound)
         elif self._world.is_stateful:
-            missing_folder(self._spark)
+            stop_without_folder(self._spark)
 
     def _has_state(self) -> bool:
         return self._checkpoint.state is not None and bool(self._checkpoint.state.operators)
@@ -367,7 +381,7 @@ class _Start:
         """A batch that is not run makes no state: the one after it loads what was made the first time."""
         if not self._world.is_stateful or not may_be_skipped(self._world.sinks, batch):
             return
-        stop = nothing_to_name(self._checkpoint, self._committed, batch, self._spark)
+        stop = find_nothing_to_name(self._checkpoint, self._committed, batch, self._spark)
         if stop is not None and self._is_skipped():
             raise StoppedError(stop)
         if stop is None:
@@ -395,7 +409,7 @@ class _Start:
         """Write what the sources and the engine write when they plan a batch."""
         for log in self._checkpoint.sources:
             if self._logs.is_file_source(log):
-                self._require_free(log.folder, log.listing, next_name(log), StartStage.START)
+                self._require_free(log.folder, log.listing, name_next(log), StartStage.START)
         if self._committed is not None and self._planned is not None:
             self._plan_kafka_early(self._planned)
         self._batch, self._is_new = batch, True
@@ -431,11 +445,11 @@ class _Start:
         """Write what a sink notes down of a batch."""
         for sink in self._world.sinks:
             if sink.traits.keeps_log and sink.would_skip(batch) is False:
-                writing(sink, batch, self._spark, is_local=self._world.is_local)
+                write_batch(sink, batch, self._spark, is_local=self._world.is_local)
 
     def _commit(self, batch: int) -> None:
         """Write the commit."""
-        stop = too_few_to_name(self._checkpoint, self._committed, batch, self._spark)
+        stop = find_too_few_to_name(self._checkpoint, self._committed, batch, self._spark)
         if stop is not None:
             raise StoppedError(stop)
         if batch in self._checkpoint.commits.ids:
@@ -451,7 +465,7 @@ class _Start:
             taken = StartStage.START if stage is StartStage.PLANNED else stage
             raise StoppedError(Stop(taken, error, f"{folder}/{name}", "a folder stands where the entry belongs"))
         if self._world.is_local and f".{name}.crc" in listing.stale_checksums:
-            raise StoppedError(replace(_left_over(f"{folder}/.{name}.crc"), stage=stage))
+            raise StoppedError(replace(_make_left_over(f"{folder}/.{name}.crc"), stage=stage))
 
     # The answer.
 
@@ -486,7 +500,7 @@ def _has_files(listing: LogListing) -> bool:
     return bool(listing.foreign or listing.temporary) or listing.newest_listed is not None
 
 
-def _left_over(path: str) -> Stop:
+def _make_left_over(path: str) -> Stop:
     return Stop(
         StartStage.START, CONCURRENT_FILE, path, "it is left over, and that of the new file cannot take its place"
     )

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 
 class Outcome(enum.Enum):
@@ -73,7 +73,7 @@ class StoppedError(Exception):
 class Restart(JsonValue):
     """What Spark of one version will do."""
 
-    json = form(
+    json = make_form(
         "spark outcome batch error next_error leaves_orphan sink_called because subject=stop.subject unknowns",
         texts="spark",
     )

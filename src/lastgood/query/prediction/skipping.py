@@ -28,12 +28,12 @@ def _has(sink: SinkEvidence, batch: int) -> bool:
     return sink.traits.skips_unrun and sink.would_skip(batch) is True
 
 
-def version_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> int | None:
+def find_version_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> int | None:
     """The version of the state that is loaded first; None if no batch was ever planned."""
-    return max(versions_loaded(checkpoint, sinks), default=None)
+    return max(list_versions_loaded(checkpoint, sinks), default=None)
 
 
-def versions_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> tuple[int, ...]:
+def list_versions_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> tuple[int, ...]:
     """The same, and the version that is loaded if the sink gives the batch back that it would skip."""
     planned = checkpoint.last_planned
     if planned is None:

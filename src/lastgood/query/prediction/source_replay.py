@@ -10,8 +10,8 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
 )
 from lastgood.query.observation import Observation
-from lastgood.sources.kinds import kind_of
-from lastgood.sources.unasked import Unasked, counts_rows, name_of
+from lastgood.sources.kinds import recognise_source
+from lastgood.sources.unasked import Unasked, describe_source, is_counting_rows
 
 _LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
 _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azure Event Hubs is"
@@ -20,17 +20,17 @@ _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azur
 _NOTHING: Mapping[str, SourceOffset] = {}
 
 
-def unasked_sources(world: Observation, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
+def list_unasked_sources(world: Observation, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
     """Every source that could not be asked, and for which Spark does not stop by itself, in the order of the plan.
 
     Args:
         world: What was found and asked.
         begun_before: Where sources began, as somebody noted down of a checkpoint that has lost it.
     """
-    return list(_unasked(world, begun_before))
+    return list(_list_unasked(world, begun_before))
 
 
-def taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]) -> list[str]:
+def list_taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]) -> list[str]:
     """What a promise rests on where a source is Kafka by all that it wrote down, and nobody was asked; one line each.
 
     Azure's connector for Event Hubs, and some others, write offsets and beginning as Kafka's does.
@@ -39,7 +39,7 @@ def taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]
         return []
     taken = [
         source_id
-        for source_id, offset, initial in _reached(world, begun_before)
+        for source_id, offset, initial in _list_reached(world, begun_before)
         if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
     ]
     if _is_recorded_as_kafka(world) is None:
@@ -55,14 +55,14 @@ def taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]
     ]
 
 
-def taken_for_tables(world: Observation) -> list[str]:
+def list_taken_for_tables(world: Observation) -> list[str]:
     """What a promise rests on where a query reads a Delta table, and nobody has looked at that; one line each.
 
     A table has its id from its log: an older copy that was put back has it as well, and once it is written on, other
     rows have numbers that were read.
     """
     taken = []
-    for source_id, offset, _ in _reached(world, _NOTHING):
+    for source_id, offset, _ in _list_reached(world, _NOTHING):
         if not isinstance(offset, DeltaOffset) or source_id in world.tables:
             continue
         line = (
@@ -80,11 +80,11 @@ def _is_recorded_as_kafka(world: Observation) -> bool | None:
     return recorded >= sum(isinstance(line.offset, KafkaOffset) for line in newest.sources)
 
 
-def _like_kafka(world: Observation) -> str:
+def _describe_like_kafka(world: Observation) -> str:
     return _NOT_KAFKA if _is_recorded_as_kafka(world) is False else _LIKE_KAFKA
 
 
-def _reached(
+def _list_reached(
     world: Observation, begun_before: Mapping[str, SourceOffset]
 ) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
     """Each source in the order of the plan: how far it was read, and where it began, if it wrote that down."""
@@ -99,20 +99,20 @@ def _reached(
         yield source_id, offset, begun.get(source_id)
 
 
-def _unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
-    for source_id, offset, initial in _reached(world, begun_before):
+def _list_unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
+    for source_id, offset, initial in _list_reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
-            is_gone = counts_rows(offset, initial)
+            is_gone = is_counting_rows(offset, initial)
             if isinstance(offset, KafkaOffset):
-                name = _like_kafka(world)
+                name = _describe_like_kafka(world)
             else:
-                name = name_of(offset, initial)
+                name = describe_source(offset, initial)
             yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
 
 
 def _is_asked(world: Observation, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
-    kind = kind_of(offset)
+    kind = recognise_source(offset)
     if kind.makes_its_rows or kind.keeps_log:
         return True
     match offset:

@@ -19,11 +19,11 @@ from lastgood.checkpoint.state import (
     StateOperator,
     StateStore,
     UniqueIds,
-    unique_ids_of,
+    find_unique_ids,
 )
 from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.query.prediction.state_partitions import repinned, uncounted
+from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 
 _FORMAT_KEYS = {
@@ -58,7 +58,7 @@ def is_about_single_partition(stop: Stop) -> bool:
     return stop.error == f"{_MADE_4_0}1"
 
 
-def nothing_to_name(
+def find_nothing_to_name(
     checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion = SPARK_4_3
 ) -> Stop | None:
     """What ends a query at a batch that is not run; None if its commit names no files of the state.
@@ -69,13 +69,13 @@ def nothing_to_name(
         batch: The one that a sink skips.
         spark: Its version.
     """
-    if not _names_state(checkpoint, committed):
+    if not _is_state_named(checkpoint, committed):
         return None
     because = "it is to name the state that the batch makes, and a sink that has the batch does not run it"
-    return Stop(StartStage.COMMIT, f"{_made(spark)}0", f"commits/{batch}", because)
+    return Stop(StartStage.COMMIT, f"{_choose_made(spark)}0", f"commits/{batch}", because)
 
 
-def too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion) -> Stop | None:
+def find_too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion) -> Stop | None:
     """What ends a query at a batch that has run, where an operator has one partition and the plan pins more.
 
     Spark 4.0 counts the ids of each operator against the pinned number; later ones know of the single partition.
@@ -87,29 +87,34 @@ def too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, s
         spark: Its version.
     """
     state = checkpoint.state
-    if state is None or spark >= SPARK_4_1 or state.pins.newest in (None, 1) or not _names_state(checkpoint, committed):
+    if (
+        state is None
+        or spark >= SPARK_4_1
+        or state.pins.newest in (None, 1)
+        or not _is_state_named(checkpoint, committed)
+    ):
         return None
     single = next((each for each in state.operators if each.stores and state.spread(each) is Spread.SINGLE), None)
     if single is None:
         return None
     because = f"operator {single.operator} has one partition, and this Spark wants the ids of {state.pins.newest}"
-    return Stop(StartStage.COMMIT, f"{_made(spark)}1", f"commits/{batch}", because)
+    return Stop(StartStage.COMMIT, f"{_choose_made(spark)}1", f"commits/{batch}", because)
 
 
-def _made(spark: SparkVersion) -> str:
+def _choose_made(spark: SparkVersion) -> str:
     return _MADE if spark >= SPARK_4_1 else _MADE_4_0
 
 
-def _names_state(checkpoint: Checkpoint, committed: int | None) -> bool:
+def _is_state_named(checkpoint: Checkpoint, committed: int | None) -> bool:
     """Whether commits name the files of the state: state checkpoint format v2."""
     entry = None
     if committed is not None:
         entry = checkpoint.commits.entries.get(committed)
     has_ids = isinstance(entry, CommitEntry) and bool(entry.state_unique_ids)
-    return has_ids or StateFormat.ROCKSDB_V2 in {store.format for store in _stores(checkpoint)}
+    return has_ids or StateFormat.ROCKSDB_V2 in {store.format for store in _list_stores(checkpoint)}
 
 
-def missing_folder(spark: SparkVersion) -> None:
+def stop_without_folder(spark: SparkVersion) -> None:
     """The folder `state` of a query that keeps state is gone or empty.
 
     Raises:
@@ -122,7 +127,7 @@ def missing_folder(spark: SparkVersion) -> None:
     raise StoppedError(Stop(StartStage.TASK, "Error reading", "state", because))
 
 
-def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> None:
+def require_same_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> None:
     """A plan whose pinned confs are lost makes Spark lay out its state in the legacy way.
 
     Raises:
@@ -131,10 +136,10 @@ def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> N
     entry = checkpoint.offsets.entries.get(newest)
     if not isinstance(entry, OffsetEntry) or checkpoint.state is None:
         return
-    for key in {_format_key(operator) for operator in checkpoint.state.operators}:
+    for key in {_find_format_key(operator) for operator in checkpoint.state.operators}:
         written = None
         if key:
-            written = _pinned(checkpoint, key)
+            written = _find_pinned(checkpoint, key)
         if key and key not in entry.conf and written not in (None, "1"):
             if spark < SPARK_4_0:
                 stage, error = (StartStage.TASK, _OTHER_SCHEMA_3_5)
@@ -144,7 +149,7 @@ def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> N
             raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
 
 
-def _format_key(operator: StateOperator) -> str | None:
+def _find_format_key(operator: StateOperator) -> str | None:
     """The conf that pins how an operator lays out its rows; None if there is none."""
     if isinstance(operator.metadata, OperatorMetadata):
         return _FORMAT_KEYS.get(operator.metadata.operator_name)
@@ -152,7 +157,7 @@ def _format_key(operator: StateOperator) -> str | None:
     return _FORMAT_KEYS["symmetricHashJoin" if is_join else "stateStoreSave"]
 
 
-def _pinned(checkpoint: Checkpoint, key: str) -> str | None:
+def _find_pinned(checkpoint: Checkpoint, key: str) -> str | None:
     entries = checkpoint.offsets.entries.values()
     return next((e.conf[key] for e in entries if isinstance(e, OffsetEntry) and key in e.conf), None)
 
@@ -180,24 +185,24 @@ def load_state(
         return []
     _require_operators(state, spark)
     _require_ids(checkpoint, version, committed, spark)
-    stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
+    stops = [*_find_obstacles(state, version, spark), *_find_not_there(checkpoint)]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
     doubts = [
-        f"state/{operator}: nothing tells how many partitions it is to have" for operator in uncounted(checkpoint)
+        f"state/{operator}: nothing tells how many partitions it is to have" for operator in find_uncounted(checkpoint)
     ]
     for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
-        for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
+        for name, wrong in _find_changed(store, find_unique_ids(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
                 because = f"it cannot be read: {wrong.damage}"
-                stops.append(Stop(StartStage.TASK, _unsound_error(wrong, store, spark), name, because))
+                stops.append(Stop(StartStage.TASK, _quote_unsound_error(wrong, store, spark), name, because))
                 break
             doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
     if stops:
-        raise StoppedError(_first_to_fail(stops, spark))
+        raise StoppedError(_choose_first_to_fail(stops, spark))
     return doubts
 
 
-def _first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
+def _choose_first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
     """Tasks race, and the first to fail is told: where they differ only what they have in common is sure."""
     if len({stop.error for stop in stops}) == 1:
         return stops[0]
@@ -206,9 +211,9 @@ def _first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
 
 def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion) -> None:
     """What a commit says of the files of a state fits how they are named."""
-    formats = {store.format for store in _stores(checkpoint)}
+    formats = {store.format for store in _list_stores(checkpoint)}
     is_hdfs = StateFormat.HDFS_BACKED in formats
-    if StateFormat.ROCKSDB_V2 not in formats and _asks_for_ids(checkpoint, committed, spark, is_hdfs=is_hdfs):
+    if StateFormat.ROCKSDB_V2 not in formats and _is_asking_for_ids(checkpoint, committed, spark, is_hdfs=is_hdfs):
         error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
         because = "it is of a version that names the files of a state in checkpoint format v2"
         raise StoppedError(Stop(StartStage.TASK, error, f"commits/{committed}", because))
@@ -225,13 +230,13 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
         raise StoppedError(Stop(StartStage.PLANNED, error, f"state/{lost}", "it is not there"))
 
 
-def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
+def _find_obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
     """One for each store of which files are not there, or end too early."""
     stores = [store for operator in state.operators for store in operator.stores]
     by_folder = {store.folder: store for store in stores}
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
-        kind = _format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
-        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
+        kind = _find_format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
+        error = _quote_error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
         if obstacle.damage is None:
             because = "it is not there"
         else:
@@ -239,10 +244,10 @@ def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop
         yield Stop(StartStage.TASK, error, obstacle.name, because)
 
 
-def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
+def _find_not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
     """One for each operator of which the newest plan pins more partitions than its state has."""
-    formats = {store.format for store in _stores(checkpoint)}
-    for each in repinned(checkpoint):
+    formats = {store.format for store in _list_stores(checkpoint)}
+    for each in find_repinned(checkpoint):
         if each.pinned > each.kept:
             because = f"the plan pins {each.pinned} partitions, and the state has {each.kept}"
             error = _NO_DELTA if StateFormat.HDFS_BACKED in formats else _NO_FILE
@@ -251,7 +256,7 @@ def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
             yield Stop(StartStage.TASK, error, f"state/{each.operator}/{each.kept}", because)
 
 
-def _changed(
+def _find_changed(
     store: StateStore, ids: UniqueIds, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
 ) -> Iterator[tuple[str, Unsound]]:
     """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
@@ -262,17 +267,17 @@ def _changed(
         if wrong is None:
             continue
         is_passed = repairs and spark >= SPARK_4_2 and file.kind.is_snapshot and wrong.stops(spark)
-        if not (is_passed and _loads_without(store, ids, version, unsound)):
+        if not (is_passed and _can_load_without(store, ids, version, unsound)):
             yield name, wrong
 
 
-def _stores(checkpoint: Checkpoint) -> list[StateStore]:
+def _list_stores(checkpoint: Checkpoint) -> list[StateStore]:
     if not checkpoint.state:
         return []
     return [store for operator in checkpoint.state.operators for store in operator.stores]
 
 
-def _unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
+def _quote_unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
     """What Spark says of a file that does not fit a checksum: Hadoop's, its own, or the one within the file."""
     is_within = not wrong.is_snapshot and not (wrong.by_spark and spark >= SPARK_4_1)
     if is_within and (store.format is StateFormat.HDFS_BACKED or spark < SPARK_4_0):
@@ -280,7 +285,7 @@ def _unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> st
     return "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
 
 
-def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
+def _can_load_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
     """Whether a version can be loaded from what is older than the snapshots that are not what was written."""
     named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files if file.kind.is_snapshot)
     broken = {file: wrong.damage for file, wrong in named if wrong}
@@ -288,7 +293,7 @@ def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Map
     return version in Loads(without, ids, auto_repair=True).loadable()
 
 
-def _format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
+def _find_format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
     """The format of a store; one without any file is of that of the others, else of the provider that is pinned."""
     if store is None:
         candidates = stores
@@ -300,19 +305,19 @@ def _format(store: StateStore | None, stores: Sequence[StateStore], state: State
     return StateFormat.HDFS_BACKED if state.pins.is_hdfs_backed else None
 
 
-def _error(obstacle: Obstacle, store: StateStore | None, kind: StateFormat | None, spark: SparkVersion) -> str:
+def _quote_error(obstacle: Obstacle, store: StateStore | None, kind: StateFormat | None, spark: SparkVersion) -> str:
     """What Spark says of one store."""
     damage = obstacle.damage
     name = obstacle.name.rpartition("/")[2]
     if damage is not None:
         is_checked = name.endswith(".zip") and store is not None and name in store.checksummed
-        return _damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
+        return _quote_damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
     if name.endswith(".zip"):  # only in state checkpoint format v2 is a snapshot looked for by name
         return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_1 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
     return _NO_DELTA if kind is StateFormat.HDFS_BACKED else _NO_FILE
 
 
-def _damage_error(
+def _quote_damage_error(
     damage: Damage, kind: StateFormat | None, spark: SparkVersion, *, is_zip: bool, is_checked: bool
 ) -> str:
     if damage.kind is DamageKind.MISSING_PART:
@@ -324,7 +329,7 @@ def _damage_error(
     return "Checksum error" if is_checked else "EOFException"
 
 
-def _asks_for_ids(checkpoint: Checkpoint, committed: int | None, spark: SparkVersion, *, is_hdfs: bool) -> bool:
+def _is_asking_for_ids(checkpoint: Checkpoint, committed: int | None, spark: SparkVersion, *, is_hdfs: bool) -> bool:
     """Whether the newest commit makes Spark load the state by ids, and the stores have nothing to go by.
 
     Since 4.3 its version alone makes it so. The HDFS-backed store refuses any id, in every version.

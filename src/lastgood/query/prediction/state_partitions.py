@@ -19,7 +19,7 @@ class Repinned:
     """How many Spark will load."""
 
 
-def repinned(checkpoint: Checkpoint) -> list[Repinned]:
+def find_repinned(checkpoint: Checkpoint) -> list[Repinned]:
     """The operators whose state is spread over another number of partitions than the newest plan pins.
 
     One that keeps everything in a single partition does not mind; a repartition by Spark itself moves the state.
@@ -33,7 +33,7 @@ def repinned(checkpoint: Checkpoint) -> list[Repinned]:
     return [Repinned(number, count, pinned) for number, count in kept.items() if count != pinned]
 
 
-def uncounted(checkpoint: Checkpoint) -> list[int]:
+def find_uncounted(checkpoint: Checkpoint) -> list[int]:
     """The operators of which nothing tells whether they are to have more partitions than there are."""
     state = checkpoint.state
     if state is None:

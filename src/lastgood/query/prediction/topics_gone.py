@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.spans import stands
+from lastgood.query.spans import list_stands
 from lastgood.sources.kafka.facts import TopicFacts
 
 _BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
 
 
-def other_endings(world: Observation, restart: Restart, predict: Callable[[Observation], Restart]) -> Iterator[str]:
+def find_other_endings(
+    world: Observation, restart: Restart, predict: Callable[[Observation], Restart]
+) -> Iterator[str]:
     """What could not be known and changes the answer; one line each, none where every reading ends alike.
 
     Args:
@@ -29,42 +31,42 @@ def other_endings(world: Observation, restart: Restart, predict: Callable[[Obser
     """
     if world.kafka is None or world.kafka.unknown is not None:
         return
-    named = _named(world)
+    named = _list_named(world)
     unnamed = [topic for topic in named if world.kafka.topics and topic not in world.kafka.topics]
     if any(world.kafka.exists(topic) is False for topic in named):
-        yield from _by_pattern(world, restart, predict, f"{_BY_PATTERN}; if so")
+        yield from _predict_by_pattern(world, restart, predict, f"{_BY_PATTERN}; if so")
     if not unnamed:
         return
     gone = dict.fromkeys(unnamed, TopicFacts(exists=False))
     without = replace(world, kafka=replace(world.kafka, topics={**world.kafka.topics, **gone}))
     ending = predict(without)
     names = ", ".join(unnamed)
-    if _end(ending) != _end(restart):
-        yield f"whether {names} exists, which the facts about Kafka do not name; if not, {_told(ending)}"
-    yield from _by_pattern(without, ending, predict, f"{_BY_PATTERN}; if so, and without {names},")
+    if _identify_end(ending) != _identify_end(restart):
+        yield f"whether {names} exists, which the facts about Kafka do not name; if not, {_describe_end(ending)}"
+    yield from _predict_by_pattern(without, ending, predict, f"{_BY_PATTERN}; if so, and without {names},")
 
 
-def _by_pattern(
+def _predict_by_pattern(
     world: Observation, restart: Restart, predict: Callable[[Observation], Restart], asked: str
 ) -> Iterator[str]:
     if world.is_pattern or world.is_by_name:
         return
     other = predict(replace(world, is_pattern=True))
-    if _end(other) != _end(restart):
-        yield f"{asked} {_told(other)}"
+    if _identify_end(other) != _identify_end(restart):
+        yield f"{asked} {_describe_end(other)}"
 
 
-def _named(world: Observation) -> list[str]:
+def _list_named(world: Observation) -> list[str]:
     """The topics of which the next batch needs to know."""
-    offsets = (offset for stand in stands(world.checkpoint) for offset in (stand.start, stand.end))
-    return list(dict.fromkeys(topic for offset in offsets for topic in topics_of(offset)))
+    offsets = (offset for stand in list_stands(world.checkpoint) for offset in (stand.start, stand.end))
+    return list(dict.fromkeys(topic for offset in offsets for topic in get_topics(offset)))
 
 
-def _end(restart: Restart) -> tuple[object, ...]:
+def _identify_end(restart: Restart) -> tuple[object, ...]:
     return restart.outcome, restart.batch, restart.error, restart.leaves_orphan
 
 
-def _told(restart: Restart) -> str:
+def _describe_end(restart: Restart) -> str:
     outcome = f"Spark {restart.spark} {restart.outcome.value}"
     if restart.error is None:
         return f"{outcome}, batch {restart.batch}"

@@ -14,8 +14,15 @@ from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import FENCE, PUT_BACK, RENEW, TAKE_BACK, USE_UP, TableCommit, Transaction
-from lastgood.delta_log.committing import Action, additions, marking, put_version, removing, version_bytes
-from lastgood.delta_log.listing import DELTA_LOG, commit_name
+from lastgood.delta_log.committing import (
+    Action,
+    format_version,
+    list_additions,
+    make_mark_action,
+    make_remove_action,
+    put_version,
+)
+from lastgood.delta_log.listing import DELTA_LOG, name_commit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.sinks.delta.sink import write_obstacles
@@ -75,7 +82,7 @@ class TableWork:
     ) -> bool:
         """Put the version in place that follows a log; False if somebody else was quicker."""
         parameters = {"recovery": self.recovery, "appId": mark.app_id, **told}
-        content = version_bytes(operation, parameters, [marking(mark), *files], now_ms=self.now_ms)
+        content = format_version(operation, parameters, [make_mark_action(mark), *files], now_ms=self.now_ms)
         # Safe, though no version ever goes again: it is created under the number right after what was read and judged,
         # by a storage on which of several who create one file only one does (`require_means`); so nothing is written
         # over, and nothing came in between. It only adds to the history. The files that it takes out stay on the disk,
@@ -110,7 +117,7 @@ def require_means(site: Site, table: str) -> None:
     require_exclusive_create(site.open_other(folder), folder)
 
 
-def put_up_fence(site: Site, table: str, app_id: str) -> str | None:
+def fence_off(site: Site, table: str, app_id: str) -> str | None:
     """Make every writer fail that has begun to write under a name and has not committed yet.
 
     The mark stays as it is: nothing that is shown changes, nor what would be skipped.
@@ -210,7 +217,7 @@ class CarriedDeltaStep(Carrying):
             told: dict[str, object] = {"version": step.version}
             if wanted != PUT_BACK:
                 mark = replace(mark, version=step.batch, last_updated_ms=work.now_ms)
-                files = [removing(each, now_ms=work.now_ms) for each in added]
+                files = [make_remove_action(each, now_ms=work.now_ms) for each in added]
                 told = {"batch": step.batch}
             if work.put(log, wanted, mark, told, files):
                 return
@@ -264,9 +271,9 @@ class CarriedDeltaStep(Carrying):
         """What the versions added whose files go, as they say it."""
         storage, found = self._work.storage, []
         for version in self._step.versions:
-            file = self._work.table / DELTA_LOG / commit_name(version)
+            file = self._work.table / DELTA_LOG / name_commit(version)
             raw = storage.read(file, limit=_VERSION_BYTES_MAX)
             if raw is None:
                 raise self._work.changed(f"no version {version} any more", "the log of the table as it was", file)
-            found += additions(raw)
+            found += list_additions(raw)
         return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.sinks.delta.history import history_of
+from lastgood.sinks.delta.history import trace_history
 from lastgood.sinks.delta.sink import is_tried, write_obstacles
 from lastgood.sinks.delta.step import DeltaStep
-from lastgood.sinks.delta.taking_back import reach_back, versions_above
+from lastgood.sinks.delta.taking_back import find_reach_back, list_versions_above
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.step import SinkEdit
 from lastgood.storage.parallel import Deadline
@@ -18,7 +18,7 @@ from lastgood.storage.writing import may_create_exclusively
 _SECONDS = 60.0
 
 
-def fence_of(sink: SinkEvidence) -> str | None:
+def find_fenceable_name(sink: SinkEvidence) -> str | None:
     """The name whose writers can be fenced off from a table; None if none can."""
     if not sink.known or sink.presumed_app_id is not None or sink.write_obstacles:
         return None
@@ -28,7 +28,7 @@ def fence_of(sink: SinkEvidence) -> str | None:
     return sink.app_id or None
 
 
-def delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str:
+def make_delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str:
     """The step that takes a table back; see `SinkChanges.measure`."""
     log = read_table_log(storage, parse_location(edit.location), deadline=Deadline.after(_SECONDS))
     if log is None or isinstance(log, Damage) or edit.app_id is None or log.metadata is None:
@@ -36,10 +36,10 @@ def delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str
             return "no table"
         return str(log)
     if edit.renews:
-        return _renewal(log, edit, log.metadata.table_id, edit.app_id)
-    history = history_of(log.commits, edit.app_id)
+        return _make_renewal(log, edit, log.metadata.table_id, edit.app_id)
+    history = trace_history(log.commits, edit.app_id)
     mark = log.transactions.get(edit.app_id)
-    reached, because = reach_back(log, history, write_obstacles(log))
+    reached, because = find_reach_back(log, history, write_obstacles(log))
     if mark is None or not _is_where(edit, mark.version) or reached is None or reached > edit.batch:
         return because
     step = DeltaStep(
@@ -48,7 +48,7 @@ def delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str
         mark=Transaction(edit.app_id, mark.version, mark.last_updated_ms),
         batch=edit.batch,
         version=log.newest_version,
-        versions=versions_above(history, edit.batch),
+        versions=list_versions_above(history, edit.batch),
         why=edit.why,
     )
     return (step,)
@@ -61,7 +61,7 @@ def _is_where(edit: SinkEdit, mark: int) -> bool:
     return mark == edit.after
 
 
-def _renewal(log: TableLog, edit: SinkEdit, table_id: str, app_id: str) -> tuple[DeltaStep, ...] | str:
+def _make_renewal(log: TableLog, edit: SinkEdit, table_id: str, app_id: str) -> tuple[DeltaStep, ...] | str:
     """The step for a mark that is made again; what is left of it is in the log, or in the version of its rows."""
     marks = (commit.by_app.get(app_id) for commit in reversed(log.commits))
     left = (log.transactions.get(app_id), *marks)

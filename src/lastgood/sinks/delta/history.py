@@ -49,15 +49,15 @@ class History:
     """What went back to nobody knows where; None if nothing did."""
 
 
-def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
+def trace_history(commits: Sequence[TableCommit], app_id: str) -> History:
     """Tell what became of the batches of an application, from versions without a gap, oldest first."""
     walk = _Walk(app_id, is_whole=bool(commits) and commits[0].version == 0)
     for position, commit in enumerate(commits):
         walk.step(commit, commits[:position] if commit.operation == RESTORE else ())
-    live = {at.version for at in _each(walk.shown.live)}
+    live = {at.version for at in _list_live(walk.shown.live)}
     written = ((commit, txn, _is_live(commit, live, walk.unclear_before)) for commit, txn in walk.written)
     return History(
-        batches=tuple(_batch(commit, txn, is_live=is_live) for commit, txn, is_live in written),
+        batches=tuple(_make_batch(commit, txn, is_live=is_live) for commit, txn, is_live in written),
         shown=walk.shown,
         last_version=walk.last.version if walk.last else None,
         restored=walk.last is not None and walk.last.operation == RESTORE,
@@ -73,7 +73,7 @@ def _is_live(commit: TableCommit, live: set[int], unclear_before: int) -> bool |
     return False
 
 
-def _batch(commit: TableCommit, transaction: Transaction, *, is_live: bool | None) -> CommittedBatch:
+def _make_batch(commit: TableCommit, transaction: Transaction, *, is_live: bool | None) -> CommittedBatch:
     if commit.operation == CLONE:
         committed_at_ms = transaction.last_updated_ms
     else:
@@ -92,7 +92,7 @@ def _batch(commit: TableCommit, transaction: Transaction, *, is_live: bool | Non
     )
 
 
-def _each(live: _Live | None) -> Iterator[_Live]:
+def _list_live(live: _Live | None) -> Iterator[_Live]:
     while live is not None:
         yield live
         live = live.before
@@ -135,7 +135,7 @@ class _Walk:
         lowers = self._marker is not None and batch_id < self._marker
         takes_back = lowers and (not commit.added or commit.operation == DELETE)
         if commit.operation == RESTORE or takes_back:
-            self.shown = _lowered(self.shown, batch_id)
+            self.shown = _lower_shown(self.shown, batch_id)
         elif batch_id == self._marker and not commit.added and commit.query_id is None:
             return  # the marker put in again, without rows
         else:
@@ -157,7 +157,7 @@ class _Walk:
             return self._after.get(version) or ShownByTable(
                 unclear=f"version {commit.version} restored version {version}, which is older than what could be read"
             )
-        candidates = _restored_versions(commit, earlier)
+        candidates = _find_restored_versions(commit, earlier)
         found = [self._after[version] for version in candidates]
         if found and all(one is found[0] for one in found):
             return found[0]
@@ -166,9 +166,9 @@ class _Walk:
         )
 
 
-def _lowered(shown: ShownByTable, batch_id: int) -> ShownByTable:
+def _lower_shown(shown: ShownByTable, batch_id: int) -> ShownByTable:
     """What is shown once a marker says that only batches up to `batch_id` count."""
-    live = next((at for at in _each(shown.live) if at.batch_id <= batch_id), None)
+    live = next((at for at in _list_live(shown.live) if at.batch_id <= batch_id), None)
     if shown.batch_id is not None:
         return replace(shown, batch_id=min(batch_id, shown.batch_id), live=live)
     if shown.unclear is None and not shown.is_from_before:
@@ -176,7 +176,7 @@ def _lowered(shown: ShownByTable, batch_id: int) -> ShownByTable:
     return ShownByTable(batch_id, live=live)
 
 
-def _restored_versions(restore: TableCommit, earlier: Sequence[TableCommit]) -> range:
+def _find_restored_versions(restore: TableCommit, earlier: Sequence[TableCommit]) -> range:
     """The versions that a RESTORE by time may have brought back, told by its files; empty if they do not tell.
 
     Files that a version added and that are there after the RESTORE show that it is not undone. Files that it added and

@@ -24,13 +24,15 @@ def _open(storage: Storage, location: Location, opening: Opening) -> DeltaSink:
     return DeltaSink(storage, location, app_id=opening.app_id, timeout_seconds=opening.timeout_seconds)
 
 
-def _changes() -> SinkChanges:
-    from lastgood.sinks.changes import Fence, SinkChanges
-    from lastgood.sinks.delta.carrying import CarriedDeltaStep, put_up_fence, require_means
-    from lastgood.sinks.delta.changing import delta_steps, fence_of
+def _make_changes() -> SinkChanges:
+    from lastgood.sinks.changes import Fencing, SinkChanges
+    from lastgood.sinks.delta.carrying import CarriedDeltaStep, fence_off, require_means
+    from lastgood.sinks.delta.changing import find_fenceable_name, make_delta_steps
     from lastgood.sinks.delta.step import DeltaStep
 
-    return SinkChanges(DeltaStep, CarriedDeltaStep, delta_steps, Fence(fence_of, put_up_fence, require_means))
+    return SinkChanges(
+        DeltaStep, CarriedDeltaStep, make_delta_steps, Fencing(find_fenceable_name, fence_off, require_means)
+    )
 
 
 DELTA_SINK = SinkKind(
@@ -52,5 +54,5 @@ DELTA_SINK = SinkKind(
     sign=DELTA_LOG,
     is_at=_is_at,
     open_at=_open,
-    changes=_changes,
+    changes=_make_changes,
 )

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from lastgood.delta_log.own_files import require_own_files
 from lastgood.errors import ExtraMissingError, LastgoodError, StorageError
-from lastgood.redaction import first_words
+from lastgood.redaction import redact_error
 from lastgood.sinks.offset_columns import (
     OffsetColumns,
     OffsetColumnsError,
@@ -70,13 +70,13 @@ def read_offsets(
     """
 
     def read(tell: Callable[[], None]) -> TableOffsets:
-        opened = _opened(table)
+        opened = _open_table(table)
         tell()
-        _require_columns(table, columns, {each.name: str(each.type.type) for each in _primitive(opened)})
+        _require_columns(table, columns, {each.name: str(each.type.type) for each in _list_primitive(opened)})
         reading = _Reading(opened, table, columns, topic or "", OffsetsSeen(since=since), tell)
         return reading.offsets(rows_read, files_read)
 
-    with _explained(table):
+    with _explain_errors(table):
         # delta-rs opens whatever the log names, wherever it is, and waits for a pipe for ever.
         require_own_files(open_storage(table), table, deadline=Deadline.after(_LOG_SECONDS))
         return ask_while_it_goes_on(read, silence_seconds=_SILENCE_SECONDS, subject=str(table))
@@ -128,7 +128,7 @@ class _Reading:
         """All of it."""
         files = list(self._files())
         doubtful = {file.path for file in files if not file.suffices}
-        sampled = doubtful | set(_newest(files, doubtful, rows_read, files_read))
+        sampled = doubtful | set(_choose_newest(files, doubtful, rows_read, files_read))
         count = len(files)
         protocol = self._opened.protocol()
         if protocol.min_reader_version > _DATASET_READER_VERSION:
@@ -140,7 +140,7 @@ class _Reading:
             for batch in self._opened.scan(columns=list(self._columns.names)) if is_whole else ():
                 self._add(batch, None)
         else:
-            times = {_plain(file.path): file.written_ms for file in files}
+            times = {_unescape_path(file.path): file.written_ms for file in files}
             for path, batch in self._batches(sampled) if sampled else ():
                 self._add(batch, times[path])
         for file in files:
@@ -164,10 +164,10 @@ class _Reading:
 
     def _file(self, row: Mapping[str, Any]) -> _File:
         rows, columns = row.get("num_records"), self._columns
-        topic = self._topic if columns.topic is None else _only(row, columns.topic, rows)
+        topic = self._topic if columns.topic is None else _find_only(row, columns.topic, rows)
         if isinstance(topic, str) and len(topic) >= _STATISTICS_CHARACTERS and columns.topic is not None:
             topic = row.get(f"partition.{columns.topic}")
-        partition, first, last = _only(row, columns.partition, rows), None, None
+        partition, first, last = _find_only(row, columns.partition, rows), None, None
         if row.get(f"null_count.{columns.offset}") == 0:
             first, last = row.get(f"min.{columns.offset}"), row.get(f"max.{columns.offset}")
         number = None
@@ -182,9 +182,9 @@ class _Reading:
     def _batches(self, paths: set[str]) -> Iterator[tuple[str, Any]]:
         """The rows of these files, each with its plain path."""
         dataset = self._opened.to_pyarrow_dataset()
-        left = Counter(_plain(path) for path in paths)
+        left = Counter(_unescape_path(path) for path in paths)
         for fragment in dataset.get_fragments():
-            path = _plain(fragment.path)
+            path = _unescape_path(fragment.path)
             if left[path] > 0:
                 left[path] -= 1
                 for batch in fragment.to_batches(schema=dataset.schema, columns=list(self._columns.names)):
@@ -228,14 +228,14 @@ class _Reading:
             self._seen.add(topic, partition, first, last + 1, written_ms=written_ms)
 
 
-def _plain(path: str) -> str:
+def _unescape_path(path: str) -> str:
     """A path as both ways to name a file of a table agree on it: partition values are escaped, sometimes twice."""
     while (found := unquote(path)) != path:
         path = found
     return path.lstrip("/")
 
 
-def _newest(files: Iterable[_File], but: set[str], rows_read: int, files_read: int) -> Iterator[str]:
+def _choose_newest(files: Iterable[_File], but: set[str], rows_read: int, files_read: int) -> Iterator[str]:
     """Files of which the statistics would do, as many as may be read all the same."""
     for file in files:
         if file.path in but:
@@ -246,7 +246,7 @@ def _newest(files: Iterable[_File], but: set[str], rows_read: int, files_read: i
         yield file.path
 
 
-def _only(row: Mapping[str, Any], column: str, rows: int | None) -> Any:
+def _find_only(row: Mapping[str, Any], column: str, rows: int | None) -> Any:
     """The one value that a column has in a file; None if there are several, or nobody tells."""
     given = row.get(f"partition.{column}")
     if given is not None:
@@ -275,11 +275,11 @@ def _require_columns(table: Location, columns: OffsetColumns, types: Mapping[str
         )
 
 
-def _primitive(opened: Any) -> list[Any]:
+def _list_primitive(opened: Any) -> list[Any]:
     return [each for each in opened.schema().fields if isinstance(getattr(each.type, "type", None), str)]
 
 
-def _opened(table: Location) -> Any:
+def _open_table(table: Location) -> Any:
     try:
         deltalake = importlib.import_module("deltalake")
         importlib.import_module("pyarrow.dataset")
@@ -288,10 +288,10 @@ def _opened(table: Location) -> Any:
         raise ExtraMissingError(
             extra="delta", module=missing, needed_for="reading the offsets in a Delta table"
         ) from error
-    return deltalake.DeltaTable(str(table), storage_options=_storage_options(table))
+    return deltalake.DeltaTable(str(table), storage_options=_make_storage_options(table))
 
 
-def _storage_options(table: Location) -> dict[str, str] | None:
+def _make_storage_options(table: Location) -> dict[str, str] | None:
     """delta-rs reads AWS's variables itself, and refuses an endpoint without TLS unless it is told."""
     endpoint = next((os.environ[name] for name in _SECURE_VARIABLES if os.environ.get(name)), "")
     if not table.scheme.startswith("s3") or not endpoint.startswith("http://"):
@@ -300,7 +300,7 @@ def _storage_options(table: Location) -> dict[str, str] | None:
 
 
 @contextlib.contextmanager
-def _explained(table: Location) -> Iterator[None]:
+def _explain_errors(table: Location) -> Iterator[None]:
     """Turn what deltalake and pyarrow raise into our errors."""
     try:
         yield
@@ -310,6 +310,6 @@ def _explained(table: Location) -> Iterator[None]:
         raise StorageError(
             "the table cannot be asked for its offsets",
             subject=str(table),
-            found=f"{type(error).__name__}: {first_words(error)}",
+            found=f"{type(error).__name__}: {redact_error(error)}",
             expected="a Delta table that delta-rs can read",
         ) from error

@@ -9,13 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
+from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, parse_interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
-from lastgood.sinks.delta.history import History, history_of
+from lastgood.sinks.delta.history import History, trace_history
 from lastgood.sinks.delta.kind import DELTA_SINK
-from lastgood.sinks.delta.taking_back import reach_back
-from lastgood.sinks.evidence import START_MS, DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
+from lastgood.sinks.delta.taking_back import find_reach_back
+from lastgood.sinks.evidence import (
+    START_MS,
+    DedupeKey,
+    SinkEvidence,
+    is_query_id,
+    make_silent_evidence,
+    make_unknown_evidence,
+)
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Location, Storage, parse_location
 
@@ -82,11 +89,11 @@ class DeltaSink:
         try:
             log = read_table_log(self._storage, self._table, deadline=deadline, commits_max=self._commits_max)
         except StorageError as error:
-            return silent_evidence(self.kind, self.location, key, error)
+            return make_silent_evidence(self.kind, self.location, key, error)
         if log is None:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
-            found = unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            found = make_unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
             if isinstance(log, LogDamage):
                 mark = log.marks.get(self._app_id or query_id, -1)
             else:
@@ -95,15 +102,15 @@ class DeltaSink:
                 return replace(found, skips_up_to=mark)
             return found
         log = self._further_back(log, self._app_id or query_id, deadline)
-        found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
+        found = judge_table_log(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
         if self._app_id is not None:
             return found
-        return _by_only_application(log, found, query_id, now_ms=now_ms)
+        return _judge_by_only_application(log, found, query_id, now_ms=now_ms)
 
     def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
         """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""
-        is_expiring = app_id not in log.transactions and _retention(log) is not None
-        if not is_expiring or history_of(log.commits, app_id).batches:
+        is_expiring = app_id not in log.transactions and _find_retention(log) is not None
+        if not is_expiring or trace_history(log.commits, app_id).batches:
             return log
         try:
             older = read_table_log(
@@ -114,7 +121,9 @@ class DeltaSink:
         return older if isinstance(older, TableLog) else log
 
 
-def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
+def judge_table_log(
+    log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID
+) -> SinkEvidence:
     """What the log of a table says about a query or application. Pure.
 
     Args:
@@ -123,7 +132,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         now_ms: The time, to tell what has expired.
         dedupe_key: What `app_id` is.
     """
-    history = history_of(log.commits, app_id)
+    history = trace_history(log.commits, app_id)
     marker = log.transactions.get(app_id)
     is_odd = marker is not None and marker.version not in _MARKS
     odd = None
@@ -131,19 +140,19 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         odd = f"transaction {marker.version} is not the number of a batch"
     if marker is not None and marker.version < 0:
         marker = None  # a fence before the first batch
-    retention = _retention(log)
+    retention = _find_retention(log)
     if odd:
         batch_id, unknown, because = (None, True, odd)
     else:
-        batch_id, unknown, because = _shown(log, history, marker, retention)
-    counts = _counts(marker, retention, now_ms)
+        batch_id, unknown, because = _find_shown(log, history, marker, retention)
+    counts = _is_counting(marker, retention, now_ms)
     is_foreign = odd is not None and dedupe_key is DedupeKey.APP_ID
     if is_foreign:
         counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
     if unknown:
         back_to, back_because = (None, because)
     else:
-        back_to, back_because = reach_back(log, history, write_obstacles(log))
+        back_to, back_because = find_reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
     skips_up_to = marker.version if marker is not None and counts is not False and not is_foreign else None
     complete_from = None
@@ -153,10 +162,10 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     marked_at_ms = marker.last_updated_ms if marker is not None and marker.version == batch_id else None
     mark_lasts_ms = None
     if retention is not None:
-        mark_lasts_ms = interval_ms(retention) or 0
+        mark_lasts_ms = parse_interval_ms(retention) or 0
     notes: tuple[str, ...] = ()
     if not odd:
-        notes = _notes(marker, batch_id, counts=counts, unknown=unknown)
+        notes = _list_notes(marker, batch_id, counts=counts, unknown=unknown)
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -169,7 +178,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
         complete_from=complete_from,
         identity=identity,
-        created_at_ms=_created_at_ms(log),
+        created_at_ms=_find_creation_ms(log),
         app_id=app_id,
         marked_at_ms=marked_at_ms,
         times_by_driver=True,
@@ -188,12 +197,12 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     )
 
 
-def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, now_ms: int) -> SinkEvidence:
+def _judge_by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, now_ms: int) -> SinkEvidence:
     """What the table says by the only name in it, where it shows nothing of the query: a function may write so."""
     shows_none = found.known and found.last_batch is None and found.skips_up_to is None and not found.batches
     if not query_id or not shows_none or len(found.others) != 1 or is_query_id(app_id := next(iter(found.others))):
         return found
-    presumed = evidence_of(log, app_id, now_ms=now_ms, dedupe_key=DedupeKey.APP_ID)
+    presumed = judge_table_log(log, app_id, now_ms=now_ms, dedupe_key=DedupeKey.APP_ID)
     because = (
         f"{presumed.because}, by the application id {app_id}: the only name in the table, presumed to be this query's"
     )
@@ -220,7 +229,7 @@ def write_obstacles(log: TableLog) -> tuple[str, ...]:
     return (*obstacles, *(f"table feature {name}" for name in sorted(features - WRITABLE_FEATURES)))
 
 
-def _shown(
+def _find_shown(
     log: TableLog, history: History, marker: Transaction | None, retention: str | None
 ) -> tuple[int | None, bool, str]:
     """The newest batch that is shown, whether that is unknown, and why."""
@@ -230,14 +239,14 @@ def _shown(
     if shown.unclear is not None:
         return None, True, shown.unclear
     if shown.is_from_before:
-        return _shown_before(log, history, marker, retention)
+        return _find_shown_before(log, history, marker, retention)
     if history.last_version is None:
         return None, False, f"no batch of it in any version up to {log.newest_version}"
     what = "RESTORE in" if history.restored else "transaction in"
     return shown.batch_id, False, f"{what} version {history.last_version} of the table"
 
 
-def _shown_before(
+def _find_shown_before(
     log: TableLog, history: History, marker: Transaction | None, retention: str | None
 ) -> tuple[int | None, bool, str]:
     """The same where it goes back to before the versions that were read one by one: then the marker tells."""
@@ -252,24 +261,24 @@ def _shown_before(
     return None, False, "the table has no marker of it"
 
 
-def _created_at_ms(log: TableLog) -> int | None:
+def _find_creation_ms(log: TableLog) -> int | None:
     """When the table was made; None where it does not say, or was made of rows that were there before."""
     is_brought = any(each.brings_rows for each in log.commits)
     return None if is_brought or log.metadata is None else log.metadata.created_at_ms
 
 
-def _retention(log: TableLog) -> str | None:
+def _find_retention(log: TableLog) -> str | None:
     """How long marks count here, as the table says it; None: for ever."""
     if not log.metadata:
         return None
     return log.metadata.configuration.get(TRANSACTION_RETENTION)
 
 
-def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
+def _is_counting(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
     """Whether Spark will heed a marker when it has started; None if that cannot be told."""
     if marker is None or retention is None:
         return True
-    length_ms = interval_ms(retention)
+    length_ms = parse_interval_ms(retention)
     if length_ms is None:
         return None
     if marker.last_updated_ms is None or marker.last_updated_ms <= now_ms - length_ms:
@@ -289,7 +298,9 @@ def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unk
     return (-1 if batch_id is None else batch_id) + 1
 
 
-def _notes(marker: Transaction | None, batch_id: int | None, *, counts: bool | None, unknown: bool) -> tuple[str, ...]:
+def _list_notes(
+    marker: Transaction | None, batch_id: int | None, *, counts: bool | None, unknown: bool
+) -> tuple[str, ...]:
     if marker is None:
         return ()
     if counts is None:

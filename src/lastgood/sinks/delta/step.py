@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from lastgood.delta_log.actions import Transaction
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
-from lastgood.values import form
+from lastgood.values import make_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +21,10 @@ class DeltaStep(Step):
     stays has expired, and is made again.
     """
 
-    json = form(
+    json = make_form(
         "do undo effect kind table table_id app_id=mark.app_id mark=mark.version "
         "mark_updated_ms=mark.last_updated_ms batch version versions why",
-        prepare=lambda told: {**told, "mark": _told_mark(told)},
+        prepare=lambda told: {**told, "mark": _flatten_mark(told)},
         check=lambda step: step.require_sound(),
     )
     kind: ClassVar = "delta"
@@ -121,7 +121,7 @@ class DeltaStep(Step):
             raise ValueError("versions of a table can go only with a lower mark")
 
 
-def _told_mark(told: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_mark(told: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "app_id": told["app_id"],
         "version": told["mark"],

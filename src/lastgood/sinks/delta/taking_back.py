@@ -16,7 +16,7 @@ from lastgood.sinks.delta.history import History
 _FORBIDDING = ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableDeletionVectors")
 
 
-def reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tuple[int | None, str]:
+def find_reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tuple[int | None, str]:
     """The oldest batch to which the table can be taken back, and what stands against going further.
 
     Args:
@@ -27,7 +27,7 @@ def reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> t
     Returns:
         The batch, or None if nothing can be taken back; and why not further, in one line for a person.
     """
-    against = (*obstacles, *_forbidding(log))
+    against = (*obstacles, *_list_forbidding(log))
     reached = history.shown.batch_id
     if against or reached is None:
         return None, against[0] if against else "it shows no batch whose version is known"
@@ -38,7 +38,7 @@ def reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> t
     for commit in reversed(log.commits):
         batch_id = live.get(commit.version)
         if batch_id is not None:
-            why = _obstacle(commit, touched)
+            why = _find_obstacle(commit, touched)
             if why is not None:
                 return reached, f"batch {batch_id}: {why}"
             reached = batch_id - 1
@@ -49,19 +49,19 @@ def reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> t
     return (reached, f"the version of batch {reached} was not read")
 
 
-def versions_above(history: History, batch: int) -> tuple[int, ...]:
+def list_versions_above(history: History, batch: int) -> tuple[int, ...]:
     """The versions that hold what is shown above a batch, oldest first."""
     found = (each.version for each in history.batches if each.is_live and each.batch_id > batch)
     return tuple(sorted(version for version in found if version is not None))
 
 
-def _forbidding(log: TableLog) -> tuple[str, ...]:
+def _list_forbidding(log: TableLog) -> tuple[str, ...]:
     configuration = log.metadata.configuration if log.metadata else {}
     found = [name for name in _FORBIDDING if configuration.get(name, "").lower() == "true"]
     return tuple(f"the table has {name} = true" for name in found)
 
 
-def _obstacle(commit: TableCommit, touched: Mapping[str, TableCommit]) -> str | None:
+def _find_obstacle(commit: TableCommit, touched: Mapping[str, TableCommit]) -> str | None:
     """Why what a version added cannot be taken back alone; `touched`: files by a later version of somebody else."""
     if commit.removed:
         return f"version {commit.version} also removed files ({commit.operation or 'no operation is told'})"

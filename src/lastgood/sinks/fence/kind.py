@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _DATABASES = ("sqlite:", "postgresql")
 
 
-def _claims(text: str) -> bool:
+def _is_database(text: str) -> bool:
     return text.startswith(_DATABASES)
 
 
@@ -25,6 +25,6 @@ def _open(text: str, opening: Opening) -> FenceSink:
 FENCE_SINK = SinkKind(
     name="fence",
     traits=SinkTraits(marks_every_batch=False, is_idempotent=True, shows_all_or_none=True),
-    claims=_claims,
+    claims=_is_database,
     open_text=_open,
 )

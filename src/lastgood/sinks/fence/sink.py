@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
-from lastgood.redaction import first_words, without_login
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
+from lastgood.redaction import hide_login, redact_error
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
 from lastgood.sinks.fence.kind import FENCE_SINK
 from lastgood.storage.parallel import Deadline, ask_one
 
@@ -133,8 +133,8 @@ class FenceSink:
         try:
             rows = ask_one(self._read, deadline=deadline, subject=self.location) or []
         except StorageError as error:
-            return silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
-        batches = tuple(_batch(row) for row in rows if row[0] == query_id)
+            return make_silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
+        batches = tuple(_make_batch(row) for row in rows if row[0] == query_id)
         last = max((batch.batch_id for batch in batches if batch.is_live), default=None)
         others: dict[str, int] = {}
         for row in rows:
@@ -169,7 +169,7 @@ class FenceSink:
         except ExtraMissingError:
             raise
         except Exception as error:  # each driver has its own tree of exceptions: here they all mean "no answer"
-            reason = first_words(error)
+            reason = redact_error(error)
             raise StorageError(
                 "the database does not answer", subject=self.location, found=f"{type(error).__name__}: {reason}"
             ) from error
@@ -198,10 +198,10 @@ def open_fence(
             paramstyle=sqlite3.paramstyle,
             timeout_seconds=timeout_seconds,
         )
-    engine = _engine(url)
+    engine = _make_engine(url)
     return FenceSink(
         engine.raw_connection,
-        location=without_login(url, instead=":***"),
+        location=hide_login(url, instead=":***"),
         table=table,
         sink_name=sink_name,
         paramstyle=engine.dialect.paramstyle,
@@ -209,12 +209,12 @@ def open_fence(
     )
 
 
-def _batch(row: Sequence[Any]) -> CommittedBatch:
+def _make_batch(row: Sequence[Any]) -> CommittedBatch:
     _, batch_id, epoch, state, row_count = row
     return CommittedBatch(int(batch_id), version=epoch, is_live=state in (None, "live"), row_count=row_count)
 
 
-def _engine(url: str) -> Any:
+def _make_engine(url: str) -> Any:
     try:
         sqlalchemy = importlib.import_module("sqlalchemy")
     except ImportError as error:

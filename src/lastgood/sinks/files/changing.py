@@ -15,7 +15,7 @@ from lastgood.storage.rights import WORK_SUFFIX
 _SECONDS = 60.0
 
 
-def file_sink_steps(edit: SinkEdit, storage: Storage) -> tuple[FileSinkStep, ...] | str:
+def make_file_sink_steps(edit: SinkEdit, storage: Storage) -> tuple[FileSinkStep, ...] | str:
     """The steps that take a file sink back, a step for each entry; see `SinkChanges.measure`."""
     sink = parse_location(edit.location)
     log = FileSink(storage, sink, timeout_seconds=_SECONDS).read()

@@ -24,12 +24,12 @@ def _open(storage: Storage, location: Location, opening: Opening) -> FileSink:
     return FileSink(storage, location, timeout_seconds=opening.timeout_seconds)
 
 
-def _changes() -> SinkChanges:
+def _make_changes() -> SinkChanges:
     from lastgood.sinks.changes import SinkChanges
-    from lastgood.sinks.files.changing import carry_entry, file_sink_steps
+    from lastgood.sinks.files.changing import carry_entry, make_file_sink_steps
     from lastgood.sinks.files.step import FileSinkStep
 
-    return SinkChanges(FileSinkStep, carry_entry, file_sink_steps)
+    return SinkChanges(FileSinkStep, carry_entry, make_file_sink_steps)
 
 
 FILE_SINK = SinkKind(
@@ -44,5 +44,5 @@ FILE_SINK = SinkKind(
     sign=SINK_LOG,
     is_at=_is_at,
     open_at=_open,
-    changes=_changes,
+    changes=_make_changes,
 )

@@ -15,16 +15,16 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import (
     SinkFile,
     SinkLogEntry,
-    compact_interval,
-    ids_read_at_start,
+    derive_compact_interval,
     is_compaction,
+    list_ids_read_at_start,
     parse_sink_log_entry,
 )
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
-from lastgood.errors import StorageError, reason
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
+from lastgood.errors import StorageError, explain_error
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
@@ -57,7 +57,7 @@ class FileSinkLog:
     @property
     def interval(self) -> int:
         """The compaction interval that the folder shows."""
-        return compact_interval(self.listing.compact)
+        return derive_compact_interval(self.listing.compact)
 
     @property
     def needed(self) -> range:
@@ -135,7 +135,7 @@ class FileSinkLog:
     def _needed_for(self, newest: int) -> range:
         """Without any compaction nobody can tell the interval: then all entries count."""
         if self.listing.compact:
-            return ids_read_at_start(newest, self.interval)
+            return list_ids_read_at_start(newest, self.interval)
         return range(newest + 1)
 
     def _can_be_read(self, batch_id: int) -> bool:
@@ -183,7 +183,7 @@ class FileSink:
         """
         log_folder = self._folder / SINK_LOG
         deadline = Deadline.after(self._timeout_seconds)
-        names = ask_one(lambda: _listed(self._storage, log_folder), deadline=deadline, subject=str(log_folder))
+        names = ask_one(lambda: _list_folder(self._storage, log_folder), deadline=deadline, subject=str(log_folder))
         if names is None:
             return None
         log = FileSinkLog(self.location, list_log(names, compactible=True))
@@ -203,13 +203,13 @@ class FileSink:
         try:
             log = self.read()
             is_empty = log is not None or not ask_one(
-                lambda: _listed(self._storage, self._folder),
+                lambda: _list_folder(self._storage, self._folder),
                 deadline=Deadline.after(self._timeout_seconds),
                 subject=self.location,
             )
         except StorageError as error:
-            return silent_evidence(self.kind, self.location, DedupeKey.DIRECTORY, error)
-        found = evidence_of(log, self.location)
+            return make_silent_evidence(self.kind, self.location, DedupeKey.DIRECTORY, error)
+        found = judge_sink_log(log, self.location)
         if log is not None:
             return self._with_files_gone(log, self._with_time(log, found))
         if is_empty:
@@ -238,7 +238,7 @@ class FileSink:
 
         The log names them by whole URIs: those of a folder that was moved are not looked for.
         """
-        listed = _below(self._folder, log.listed_files or ())
+        listed = _list_below(self._folder, log.listed_files or ())
         if not 0 < sum(map(len, listed.values())) <= _LISTED_MAX or len(listed) > _FOLDERS_MAX:
             return found
         folders = []
@@ -248,7 +248,7 @@ class FileSink:
             else:
                 folders.append(self._folder)
         answers = ask_all(
-            [partial(_listed, self._storage, folder) for folder in folders],
+            [partial(_list_folder, self._storage, folder) for folder in folders],
             parallel=self._storage.parallel,
             deadline=Deadline.after(self._timeout_seconds),
             subject=self.location,
@@ -256,7 +256,7 @@ class FileSink:
         gone: list[str] = []
         for (below, names), answer in zip(listed.items(), answers, strict=True):
             if answer.error is not None:
-                because = f"whether its files are there is not known: {reason(answer.error)}"
+                because = f"whether its files are there is not known: {explain_error(answer.error)}"
                 return replace(found, notes=(*found.notes, because))
             missing = names.difference(answer.value or ())
             if below:
@@ -267,7 +267,7 @@ class FileSink:
         return replace(found, files_gone=tuple(sorted(gone)))
 
 
-def _below(folder: Location, files: Iterable[SinkFile]) -> dict[str, set[str]]:
+def _list_below(folder: Location, files: Iterable[SinkFile]) -> dict[str, set[str]]:
     """The files that lie below a folder: their names, by what of the path is between."""
     found: dict[str, set[str]] = {}
     root = f"{folder.identity}/"
@@ -282,7 +282,7 @@ def _below(folder: Location, files: Iterable[SinkFile]) -> dict[str, set[str]]:
     return found
 
 
-def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
+def judge_sink_log(log: FileSinkLog | None, location: str) -> SinkEvidence:
     """What the log of a file sink says. Pure; None for a folder without one."""
     if log is None or log.listing.newest_listed is None:
         is_empty = log is not None
@@ -313,24 +313,24 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         known=True,
         because=f"the newest entry of {SINK_LOG}",
         skips_up_to=newest,
-        batches=tuple(_batch(log, batch_id) for batch_id in sorted(log.entries)),
+        batches=tuple(_make_batch(log, batch_id) for batch_id in sorted(log.entries)),
         complete_from=complete_from,
         unreadable=log.unreadable,
         log_names=log.names,
         back_to=log.oldest_boundary,
         back_because="older entries of its log are gone, or folded into one",
         times_by_driver=location.startswith("/"),
-        notes=tuple(_notes(log)),
+        notes=tuple(_list_notes(log)),
     )
 
 
-def _batch(log: FileSinkLog, batch_id: int) -> CommittedBatch:
+def _make_batch(log: FileSinkLog, batch_id: int) -> CommittedBatch:
     files = log.files_of(batch_id) or ()
     written_ms = max((file.modification_time_ms for file in files), default=None)
     return CommittedBatch(batch_id, committed_at_ms=written_ms, is_streaming=True)
 
 
-def _notes(log: FileSinkLog) -> list[str]:
+def _list_notes(log: FileSinkLog) -> list[str]:
     notes = []
     if log.missing:
         listed = ", ".join(map(str, log.missing))
@@ -344,7 +344,7 @@ def _notes(log: FileSinkLog) -> list[str]:
     return notes
 
 
-def _listed(storage: Storage, folder: Location) -> list[str] | None:
+def _list_folder(storage: Storage, folder: Location) -> list[str] | None:
     names = storage.names(folder)
     if names is None:
         return None

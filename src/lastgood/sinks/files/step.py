@@ -9,7 +9,7 @@ from typing import ClassVar
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
-from lastgood.values import form
+from lastgood.values import make_form
 
 _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?:\.compact)?\.crc)")
 
@@ -18,7 +18,7 @@ _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?
 class FileSinkStep(Step):
     """An entry of a file sink's log is set aside; the files that it lists no longer count."""
 
-    json = form("do undo effect kind sink=folder path=entry size why", check=lambda step: step.require_sound())
+    json = make_form("do undo effect kind sink=folder path=entry size why", check=lambda step: step.require_sound())
     kind: ClassVar = "file_sink"
 
     folder: str

@@ -15,9 +15,9 @@ _METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 
 
 def _is_at(storage: Storage, location: Location) -> bool:
-    from lastgood.sinks.iceberg.sink import newest_metadata
+    from lastgood.sinks.iceberg.sink import select_newest_metadata
 
-    return bool(newest_metadata(list(storage.names(location / METADATA_FOLDER) or ())))
+    return bool(select_newest_metadata(list(storage.names(location / METADATA_FOLDER) or ())))
 
 
 def _is_named(location: Location) -> bool:

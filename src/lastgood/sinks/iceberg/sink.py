@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import is_long, read_object
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence, unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence, make_unknown_evidence
 from lastgood.sinks.iceberg.kind import ICEBERG_SINK, METADATA_FOLDER
 from lastgood.storage.parallel import Deadline, ask_one
 from lastgood.storage.reading import Location, Storage
@@ -48,7 +48,7 @@ class Snapshot:
     @property
     def batch_id(self) -> int | None:
         """The batch that a stream wrote with it; None if it was no stream."""
-        return _number(self.summary.get(EPOCH_ID, ""))
+        return _parse_number(self.summary.get(EPOCH_ID, ""))
 
     @property
     def is_first(self) -> bool:
@@ -85,7 +85,7 @@ class IcebergMetadata:
             snapshot_id = snapshot.parent_id
 
 
-def _unpacked(raw: bytes) -> bytes:
+def _unpack(raw: bytes) -> bytes:
     """What a gzip file holds, but for one byte more than may be; piece by piece, since a read makes room for all."""
     pieces: list[bytes] = []
     left = _UNPACKED_BYTES_MAX + 1
@@ -100,19 +100,19 @@ def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     """Read a metadata file, compressed or not."""
     if raw[:2] == b"\x1f\x8b":
         try:
-            raw = _unpacked(raw)
+            raw = _unpack(raw)
         except (OSError, EOFError, zlib.error) as error:
-            return damaged(DamageKind.BAD_ARCHIVE, str(error))
+            return make_damage(DamageKind.BAD_ARCHIVE, str(error))
         if len(raw) > _UNPACKED_BYTES_MAX:
-            return damaged(DamageKind.TOO_LARGE, f"more than {_UNPACKED_BYTES_MAX} bytes unpacked")
+            return make_damage(DamageKind.TOO_LARGE, f"more than {_UNPACKED_BYTES_MAX} bytes unpacked")
     fields = read_object(raw.decode(errors="replace"))
     if isinstance(fields, Damage):
         return fields
     table_id = fields.get("table-uuid") or fields.get("location")
     listed, refs = fields.get("snapshots") or [], fields.get("refs") or {}
     if not isinstance(table_id, str) or not isinstance(listed, list) or not isinstance(refs, dict):
-        return damaged(DamageKind.UNEXPECTED_JSON, "no table metadata")
-    snapshots = [snapshot for found in listed if isinstance(found, dict) and (snapshot := _snapshot(found))]
+        return make_damage(DamageKind.UNEXPECTED_JSON, "no table metadata")
+    snapshots = [snapshot for found in listed if isinstance(found, dict) and (snapshot := _parse_snapshot(found))]
     heads = {name: ref.get("snapshot-id") for name, ref in refs.items() if isinstance(ref, dict)}
     current = fields.get("current-snapshot-id")
     current_snapshot_id = current if is_long(current) and current >= 0 else None
@@ -125,7 +125,7 @@ def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     )
 
 
-def newest_metadata(names: Sequence[str]) -> tuple[str, ...]:
+def select_newest_metadata(names: Sequence[str]) -> tuple[str, ...]:
     """The metadata files with the highest number; several if a commit was lost in a race, and nobody can tell which."""
     numbered = [(int(found[1]), name) for name in names if (found := _METADATA_FILE.fullmatch(name))]
     highest = max((number for number, _ in numbered), default=None)
@@ -164,7 +164,7 @@ class IcebergSink:
         try:
             found = ask_one(self._read, deadline=deadline, subject=self.location) or []
         except StorageError as error:
-            return silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
+            return make_silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
         if not found:
             return SinkEvidence(
                 "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"
@@ -172,33 +172,33 @@ class IcebergSink:
         answers = [self._answer(metadata, query_id) for metadata in found]
         if len({(answer.last_batch, answer.known, answer.skips_up_to) for answer in answers}) > 1:
             because = f"{len(answers)} metadata files have the same number: give the one that the catalog names"
-            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
+            return make_unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
         return answers[0]
 
     def _answer(self, metadata: IcebergMetadata | Damage, query_id: str) -> SinkEvidence:
         if isinstance(metadata, Damage):
             because = f"the metadata is damaged: {metadata}"
-            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
-        return evidence_of(metadata, query_id, location=self.location, ref=self._ref)
+            return make_unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
+        return judge_metadata(metadata, query_id, location=self.location, ref=self._ref)
 
     def _read(self) -> list[IcebergMetadata | Damage]:
         if self._location.name.endswith((".json", ".json.gz")):
             files = [self._location]
         else:
             folder = self._location / METADATA_FOLDER
-            files = [folder / name for name in newest_metadata(list(self._storage.names(folder) or ()))]
+            files = [folder / name for name in select_newest_metadata(list(self._storage.names(folder) or ()))]
         read = [read_file(self._storage, file, parse_iceberg_metadata, limit=_METADATA_BYTES_MAX) for file in files]
         return [metadata for metadata in read if metadata is not None]
 
 
-def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref: str = MAIN) -> SinkEvidence:
+def judge_metadata(metadata: IcebergMetadata, query_id: str, *, location: str, ref: str = MAIN) -> SinkEvidence:
     """What the metadata of a table says about a query. Pure."""
     line = list(metadata.ancestors(metadata.head(ref)))
-    marked = _marked(line, query_id)
+    marked = _find_marked(line, query_id)
     if ref == MAIN:
         by_spark = marked
     else:
-        by_spark = _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
+        by_spark = _find_marked(metadata.ancestors(metadata.head(MAIN)), query_id)
     is_whole = not line or line[-1].is_first
     live = {snapshot.snapshot_id for snapshot in line}
     written = sorted(
@@ -231,16 +231,16 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
         known=marked is not None or is_whole,
         because=because,
         skips_up_to=skips_up_to,
-        batches=tuple(_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
+        batches=tuple(_make_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
         complete_from=complete_from,
         identity=metadata.table_id,
-        others=_others(line, query_id),
+        others=_collect_others(line, query_id),
         write_obstacles=("lastgood does not write Iceberg tables",),
         notes=tuple(notes),
     )
 
 
-def _snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
+def _parse_snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
     snapshot_id, parent_id = fields.get("snapshot-id"), fields.get("parent-snapshot-id")
     sequence_number, time_ms, summary = (fields.get(key) for key in ("sequence-number", "timestamp-ms", "summary"))
     if not is_long(snapshot_id):
@@ -250,23 +250,23 @@ def _snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
         texts = {key: str(value) for key, value in summary.items()}
     return Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=_if_long(parent_id),
-        sequence_number=_if_long(sequence_number) or 0,
-        timestamp_ms=_if_long(time_ms) or 0,
+        parent_id=_parse_long(parent_id),
+        sequence_number=_parse_long(sequence_number) or 0,
+        timestamp_ms=_parse_long(time_ms) or 0,
         summary=texts,
     )
 
 
-def _if_long(value: object) -> int | None:
+def _parse_long(value: object) -> int | None:
     return value if is_long(value) else None
 
 
-def _marked(line: Sequence[Snapshot] | Iterator[Snapshot], query_id: str) -> Snapshot | None:
+def _find_marked(line: Sequence[Snapshot] | Iterator[Snapshot], query_id: str) -> Snapshot | None:
     """The first snapshot of a query, newest first: what Spark goes by."""
     return next((one for one in line if one.summary.get(QUERY_ID) == query_id and one.batch_id is not None), None)
 
 
-def _others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
+def _collect_others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
     others: dict[str, int] = {}
     for snapshot in line:
         other = snapshot.summary.get(QUERY_ID, query_id)
@@ -275,17 +275,17 @@ def _others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
     return others
 
 
-def _batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001 - private, and the name says it
+def _make_batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001 - private, and the name says it
     return CommittedBatch(
         batch_id=snapshot.batch_id or 0,
         version=snapshot.snapshot_id,
         is_live=is_live,
-        row_count=_number(snapshot.summary.get("added-records", "")),
+        row_count=_parse_number(snapshot.summary.get("added-records", "")),
         committed_at_ms=snapshot.timestamp_ms,
     )
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     if _NUMBER.fullmatch(text):
         return int(text)
     return None

@@ -62,7 +62,7 @@ class DeltaServing:
     """Versions that are needed and gone; `failOnDataLoss=false` skips them without a word."""
 
 
-def facts_of(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
+def make_facts(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
     """What a listing of the log shows."""
     unbroken = listing.unbroken
     earliest_version = unbroken.start if unbroken else None
@@ -97,7 +97,7 @@ def can_serve(facts: DeltaFacts, start: DeltaOffset) -> DeltaServing:
     return _has_versions(facts, start, facts.latest_version)
 
 
-def starting_version(offset: DeltaOffset) -> int | None:
+def find_starting_version(offset: DeltaOffset) -> int | None:
     """The `startingVersion` with which a new query goes on after `offset`; None if it is in the middle of a version.
 
     There only a checkpoint can hold it. A first snapshot that is not read to its end cannot be gone on with, either.

@@ -10,8 +10,8 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import read_table_log
-from lastgood.errors import StorageError, reason
-from lastgood.sources.delta.facts import DeltaFacts, facts_of
+from lastgood.errors import StorageError, explain_error
+from lastgood.sources.delta.facts import DeltaFacts, make_facts
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Location, Storage, parse_location
 
@@ -28,7 +28,7 @@ def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIM
     try:
         log = read_table_log(storage, table, deadline=deadline, commits_max=1)
     except StorageError as error:
-        return DeltaFacts(str(table), exists=None, unknown=reason(error))
+        return DeltaFacts(str(table), exists=None, unknown=explain_error(error))
     if log is None:
         return DeltaFacts(str(table), exists=False)
     if isinstance(log, Damage):
@@ -36,7 +36,7 @@ def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIM
     if log.unjudged is not None:
         because = log.unknown or log.unjudged
         return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
-    return facts_of(str(table), log.listing, log.metadata.table_id if log.metadata else None)
+    return make_facts(str(table), log.listing, log.metadata.table_id if log.metadata else None)
 
 
 def ask_data_files(
@@ -61,19 +61,19 @@ def ask_data_files(
             return f"the log of the table is damaged: {log}"
         if log.unjudged is not None:
             return log.unknown or log.unjudged
-        names = _data_files(log.commits, start.table_version)
+        names = _list_data_files(log.commits, start.table_version)
         answers = ask_all(
-            [partial(storage.stat, data_file(table, name)) for name in names],
+            [partial(storage.stat, locate_data_file(table, name)) for name in names],
             parallel=storage.parallel,
             deadline=deadline,
             subject=str(table),
         )
         return tuple(name for name, answer in zip(names, answers, strict=True) if answer.or_raise() is None)
     except StorageError as error:
-        return reason(error)
+        return explain_error(error)
 
 
-def data_file(table: Location, name: str) -> Location:
+def locate_data_file(table: Location, name: str) -> Location:
     """The place of a data file: names in the log are URIs, relative to the table or absolute."""
     decoded = unquote(name)
     if ":/" in decoded or decoded.startswith("/"):
@@ -81,6 +81,6 @@ def data_file(table: Location, name: str) -> Location:
     return table / decoded
 
 
-def _data_files(commits: Sequence[TableCommit], first: int) -> list[str]:
+def _list_data_files(commits: Sequence[TableCommit], first: int) -> list[str]:
     """The files that a stream reads: those of versions that change data."""
     return sorted({name for one in commits if one.version >= first and one.changes_data for name in one.added})

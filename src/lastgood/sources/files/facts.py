@@ -45,7 +45,7 @@ class FileFacts:
         return self.file.timestamp_ms + MAX_FILE_AGE_DEFAULT_MS
 
 
-def never_found_again(
+def list_never_found_again(
     dropped: Iterable[SourceFile], kept: Collection[SourceFile], max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS
 ) -> tuple[SourceFile, ...]:
     """The files that would be lost if their log entries were dropped: too old to be taken for new ones.
@@ -75,7 +75,7 @@ class Then(enum.Enum):
     """Its name is forgotten, and it is older than what Spark takes for new."""
 
 
-def then(facts: FileFacts, newest_ms: int, max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS) -> Then | None:
+def predict_file(facts: FileFacts, newest_ms: int, max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS) -> Then | None:
     """What Spark does with a file that its log names; None for one that is as it was, gone or not known.
 
     Spark forgets a name whose logged time is older than the newest logged one by more than `maxFileAge`; with
@@ -111,13 +111,13 @@ class WrittenAgain:
         """The files by what Spark does with them; no entry where there is none."""
         found: dict[Then, list[FileFacts]] = {}
         for each in self.files:
-            fate = then(each, self.newest_ms)
+            fate = predict_file(each, self.newest_ms)
             if fate is not None:
                 found.setdefault(fate, []).append(each)
         return found
 
 
-def least_age_to_find(dropped: Iterable[SourceFile], kept: Collection[SourceFile]) -> int | None:
+def find_least_age_to_find(dropped: Iterable[SourceFile], kept: Collection[SourceFile]) -> int | None:
     """The smallest `maxFileAge`, in milliseconds, with which Spark finds all of these files again.
 
     Args:
@@ -131,7 +131,7 @@ def least_age_to_find(dropped: Iterable[SourceFile], kept: Collection[SourceFile
     return max((newest_ms - file.timestamp_ms for file in dropped if file.timestamp_ms < newest_ms), default=None)
 
 
-def least_age_to_hold(again: WrittenAgain) -> int | None:
+def find_least_age_to_hold(again: WrittenAgain) -> int | None:
     """The smallest `maxFileAge`, in milliseconds, with which Spark holds the names that it is taken to hold.
 
     None where it holds them with any: then it matters to no file that was written again.
@@ -140,7 +140,7 @@ def least_age_to_hold(again: WrittenAgain) -> int | None:
     return max((again.newest_ms - time_ms for time_ms in held if time_ms < again.newest_ms), default=None)
 
 
-def max_age_assumed(source_id: str, least_ms: int) -> str:
+def describe_assumed_max_age(source_id: str, least_ms: int) -> str:
     """What is taken to be so of an option that neither checkpoint nor recorder tells, in words."""
     hours = f"{least_ms / 3_600_000:,.2f} hours or more, as Spark's default of seven days is"
     return f"maxFileAge of source {source_id}, which no file records, is {hours}"

@@ -10,7 +10,7 @@ from itertools import islice
 from urllib.parse import unquote
 
 from lastgood.checkpoint.file_logs import SourceFile
-from lastgood.errors import StorageError, reason
+from lastgood.errors import StorageError, explain_error
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Entry, Location, Storage, open_storage, parse_location
@@ -50,10 +50,10 @@ def ask_files(
         deadline=deadline,
         subject="the files of the source",
     )
-    return tuple(_facts(file, answer.value, answer.error) for file, answer in zip(files, answers, strict=True))
+    return tuple(_make_facts(file, answer.value, answer.error) for file, answer in zip(files, answers, strict=True))
 
 
-def file_location(uri: str) -> Location:
+def locate_file(uri: str) -> Location:
     """The place of a logged file: its path is a URI, whose special characters are encoded.
 
     Raises:
@@ -64,7 +64,7 @@ def file_location(uri: str) -> Location:
     return parse_location(found[1] + unquote(found[2]))
 
 
-def written_again(
+def find_written_again(
     logged: Iterable[SourceFile],
     up_to: int,
     *,
@@ -109,7 +109,7 @@ def written_again(
         found += [
             FileFacts(file, FileState.CHANGED, now_ms)
             for file, now_ms in there
-            if not _same_time(now_ms, file.timestamp_ms)
+            if not _is_same_time(now_ms, file.timestamp_ms)
         ]
     found.sort(key=lambda each: each.modified_ms or 0, reverse=True)
     return WrittenAgain(tuple(found), newest_ms, looked_at, len(named))
@@ -124,12 +124,12 @@ class _Storages:
         self._lock = threading.Lock()
 
     def stat(self, uri: str) -> Entry | None:
-        location = file_location(uri)
+        location = locate_file(uri)
         return self._at(location).stat(location)
 
     def times(self, uri: str) -> dict[str, int]:
         """The time of change of each file in a folder, by name, as far as it is told."""
-        location = file_location(uri)
+        location = locate_file(uri)
         listing = self._at(location).scan(location) or ()
         entries = islice(listing, _ENTRIES_MAX)
         return {each.name: each.modified_ms for each in entries if not each.is_folder and each.modified_ms is not None}
@@ -138,7 +138,7 @@ class _Storages:
         try:
             if not files:
                 return 1
-            return self._at(file_location(files[0].path)).parallel
+            return self._at(locate_file(files[0].path)).parallel
         except StorageError:
             return 1  # each file will say so
 
@@ -150,18 +150,18 @@ class _Storages:
             return self._opened[place]
 
 
-def _facts(file: SourceFile, entry: Entry | None, error: StorageError | None) -> FileFacts:
+def _make_facts(file: SourceFile, entry: Entry | None, error: StorageError | None) -> FileFacts:
     if error is not None:
-        return FileFacts(file, FileState.UNKNOWN, because=reason(error))
+        return FileFacts(file, FileState.UNKNOWN, because=explain_error(error))
     if entry is None or entry.is_folder:
         return FileFacts(file, FileState.MISSING)
     if entry.modified_ms is None:
         return FileFacts(file, FileState.UNKNOWN, because="the storage does not say when it was changed")
-    state = FileState.PRESENT if _same_time(entry.modified_ms, file.timestamp_ms) else FileState.CHANGED
+    state = FileState.PRESENT if _is_same_time(entry.modified_ms, file.timestamp_ms) else FileState.CHANGED
     return FileFacts(file, state, entry.modified_ms)
 
 
-def _same_time(one_ms: int, other_ms: int) -> bool:
+def _is_same_time(one_ms: int, other_ms: int) -> bool:
     """Java 8, and several storages, know whole seconds only."""
     if one_ms % _SECOND_MS and other_ms % _SECOND_MS:
         return one_ms == other_ms

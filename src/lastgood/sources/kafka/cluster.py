@@ -26,7 +26,7 @@ from lastgood.sources.kafka.facts import (
     KafkaFacts,
     PartitionFacts,
     TopicFacts,
-    resolved,
+    resolve_offsets,
 )
 from lastgood.sources.kafka.ranges import Offsets
 
@@ -85,30 +85,30 @@ def ask_kafka(  # noqa: PLR0913 - what to ask, whom, and how: all by name
         ExtraMissingError: confluent-kafka is not installed.
         UsageError: the pattern is no regular expression.
     """
-    pattern = _compiled(subscribe_pattern)
+    pattern = _compile(subscribe_pattern)
     asked_at_ms = int(clock() * 1000)
     cluster = _Cluster(bootstrap, config or {}, time.monotonic() + timeout_seconds)
     if cluster.refused is not None:
-        return KafkaFacts(bootstrap, asked_at_ms, _unknown(topics, cluster.refused), unknown=cluster.refused)
+        return KafkaFacts(bootstrap, asked_at_ms, _make_unknown(topics, cluster.refused), unknown=cluster.refused)
     names, unlisted = cluster.topics(topics, pattern)
     described = cluster.describe(names)
-    facts = {name: _described(described[name]) for name in names}
+    facts = {name: _describe_topic(described[name]) for name in names}
     dead = unlisted or (cluster.is_silent and next((topic.unknown for topic in facts.values()), None)) or None
     if dead is not None:
         return KafkaFacts(bootstrap, asked_at_ms, facts, unknown=dead)
     places = [(name, number) for name, topic in facts.items() for number in topic.partitions]
     offsets = cluster.offsets(places, times_ms)
     configs = cluster.configs([name for name, topic in facts.items() if topic.partitions])
-    facts = {name: _completed(name, topic, offsets.limits, configs.get(name)) for name, topic in facts.items()}
+    facts = {name: _complete_topic(name, topic, offsets.limits, configs.get(name)) for name, topic in facts.items()}
     answered = KafkaFacts(bootstrap, asked_at_ms, facts, first_at=offsets.first_at)
     if next_offsets is None:
         return answered
-    unread = _unread_of(next_offsets, answered)
-    found, oldest = cluster.records(unread), cluster.records(_oldest_of(facts))
+    unread = _list_unread(next_offsets, answered)
+    found, oldest = cluster.records(unread), cluster.records(_list_oldest(facts))
     return KafkaFacts(bootstrap, asked_at_ms, facts, offsets.first_at, found, oldest)
 
 
-def offsets_for_times(
+def ask_offsets_for_times(
     bootstrap: str,
     times_ms: Offsets,
     *,
@@ -132,11 +132,11 @@ def offsets_for_times(
     cluster = _Cluster(bootstrap, config or {}, time.monotonic() + timeout_seconds)
     places = {(topic, number): time_ms for topic, parts in times_ms.items() for number, time_ms in parts.items()}
     if cluster.refused is not None:
-        return _nested({place: FoundRecord(unknown=cluster.refused) for place in places})
-    return _nested(cluster.first_records(places))
+        return _nest({place: FoundRecord(unknown=cluster.refused) for place in places})
+    return _nest(cluster.first_records(places))
 
 
-def record_times(
+def ask_record_times(
     bootstrap: str,
     next_offsets: Offsets,
     *,
@@ -160,7 +160,7 @@ def record_times(
     cluster = _Cluster(bootstrap, config or {}, time.monotonic() + timeout_seconds)
     places = {(topic, number): offset for topic, parts in next_offsets.items() for number, offset in parts.items()}
     if cluster.refused is not None:
-        return _nested({place: FoundRecord(unknown=cluster.refused) for place in places})
+        return _nest({place: FoundRecord(unknown=cluster.refused) for place in places})
     return cluster.records(places)
 
 
@@ -174,8 +174,8 @@ class _Cluster:
     """One admin client, kept until all its answers are in, with what it complained about meanwhile."""
 
     def __init__(self, bootstrap: str, config: Mapping[str, str], deadline: float) -> None:
-        self._kafka = _confluent("confluent_kafka")
-        self._admin_api = _confluent("confluent_kafka.admin")
+        self._kafka = _import_confluent("confluent_kafka")
+        self._admin_api = _import_confluent("confluent_kafka.admin")
         self._deadline = deadline
         self._secrets = tuple(config[name] for name in SECRET_SETTINGS & config.keys() if config[name])
         self._complaints: dict[str, str] = {}
@@ -185,7 +185,7 @@ class _Cluster:
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "allow.auto.create.topics": False,
-            "error_cb": _told_to(self),
+            "error_cb": _make_error_callback(self),
         }
         self.is_silent = True
         """Whether no question was answered so far."""
@@ -239,7 +239,7 @@ class _Cluster:
         return _Offsets(
             limits,
             {
-                time_ms: _nested({at: _found(each) for at, each in answers.items()})
+                time_ms: _nest({at: _make_found(each) for at, each in answers.items()})
                 for time_ms, answers in found.items()
             },
         )
@@ -247,7 +247,7 @@ class _Cluster:
     def first_records(self, times_ms: Mapping[Place, int]) -> Mapping[Place, FoundRecord]:
         spec = self._admin_api.OffsetSpec.for_timestamp
         answers = self._answers(self._list_offsets({place: spec(time_ms) for place, time_ms in times_ms.items()}))
-        return {place: _found(answer) for place, answer in answers.items()}
+        return {place: _make_found(answer) for place, answer in answers.items()}
 
     def configs(self, names: Collection[str]) -> Mapping[str, _Answer[Any]]:
         if not names:
@@ -286,7 +286,7 @@ class _Cluster:
         except self._kafka.KafkaException as error:
             self._complaints["_FAIL"] = self._text(error)
         late = FoundRecord(unknown=self._silence)
-        return _nested({place: found.get(place, late) for place in next_offsets})
+        return _nest({place: found.get(place, late) for place in next_offsets})
 
     def _poll(self, consumer: Any, next_offsets: Mapping[Place, int], found: dict[Place, FoundRecord]) -> None:
         partition = self._kafka.TopicPartition
@@ -398,7 +398,7 @@ class _Cluster:
         return text
 
 
-def _told_to(cluster: _Cluster) -> Callable[[Any], None]:
+def _make_error_callback(cluster: _Cluster) -> Callable[[Any], None]:
     """A callback that does not keep the client alive in a circle, nor does any error keep its traceback.
 
     A client that is left to the garbage collector may be freed by a thread of its own, and that aborts the process.
@@ -413,14 +413,14 @@ def _told_to(cluster: _Cluster) -> Callable[[Any], None]:
     return told
 
 
-def _confluent(module: str) -> ModuleType:
+def _import_confluent(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ExtraMissingError(extra="kafka", module="confluent_kafka", needed_for="asking Kafka") from error
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+def _compile(pattern: str | None) -> re.Pattern[str] | None:
     if pattern is None:
         return None
     try:
@@ -429,11 +429,11 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise UsageError("the pattern is no regular expression", subject=pattern, found=str(error)) from error
 
 
-def _unknown(topics: Iterable[str], because: str) -> dict[str, TopicFacts]:
+def _make_unknown(topics: Iterable[str], because: str) -> dict[str, TopicFacts]:
     return {name: TopicFacts(exists=None, unknown=because) for name in topics}
 
 
-def _described(answer: _Answer[Any]) -> TopicFacts:
+def _describe_topic(answer: _Answer[Any]) -> TopicFacts:
     if answer.value is not None:
         replicas = [len(partition.replicas) for partition in answer.value.partitions]
         topic_id = str(answer.value.topic_id)
@@ -447,7 +447,7 @@ def _described(answer: _Answer[Any]) -> TopicFacts:
     return TopicFacts(exists=None, unknown=answer.because)
 
 
-def _completed(
+def _complete_topic(
     name: str, topic: TopicFacts, limits: Mapping[str, Mapping[Place, _Answer[Any]]], config: _Answer[Any] | None
 ) -> TopicFacts:
     settings: dict[str, str] = {}
@@ -456,7 +456,7 @@ def _completed(
     return TopicFacts(
         topic_id=topic.topic_id,
         partitions={
-            number: _limits({kind: answers[name, number] for kind, answers in limits.items()})
+            number: _make_limits({kind: answers[name, number] for kind, answers in limits.items()})
             for number in topic.partitions
         },
         config=settings,
@@ -467,7 +467,7 @@ def _completed(
     )
 
 
-def _limits(answers: Mapping[str, _Answer[Any]]) -> PartitionFacts:
+def _make_limits(answers: Mapping[str, _Answer[Any]]) -> PartitionFacts:
     known = {kind: answer.value.offset for kind, answer in answers.items() if answer.value is not None}
     epochs = [answer.value.leader_epoch for answer in answers.values() if answer.value is not None]
     reasons = [f"{kind}: {answer.because}" for kind, answer in answers.items() if answer.because]
@@ -483,7 +483,7 @@ def _limits(answers: Mapping[str, _Answer[Any]]) -> PartitionFacts:
     )
 
 
-def _found(answer: _Answer[Any]) -> FoundRecord:
+def _make_found(answer: _Answer[Any]) -> FoundRecord:
     if answer.value is None:
         return FoundRecord(unknown=answer.because)
     offset, timestamp_ms, epoch = answer.value.offset, answer.value.timestamp, answer.value.leader_epoch
@@ -494,14 +494,14 @@ def _found(answer: _Answer[Any]) -> FoundRecord:
     return FoundRecord(offset, known_ms, leader_epoch=epoch if is_told else None)
 
 
-def _nested(flat: Mapping[Place, FoundRecord]) -> Found:
+def _nest(flat: Mapping[Place, FoundRecord]) -> Found:
     nested: dict[str, dict[int, FoundRecord]] = {}
     for (topic, number), record in flat.items():
         nested.setdefault(topic, {})[number] = record
     return nested
 
 
-def _oldest_of(topics: Mapping[str, TopicFacts]) -> dict[Place, int]:
+def _list_oldest(topics: Mapping[str, TopicFacts]) -> dict[Place, int]:
     """Where the oldest record stands of the partitions that a number of bytes limits, and that have had older ones."""
     return {
         (name, number): partition.earliest
@@ -512,11 +512,11 @@ def _oldest_of(topics: Mapping[str, TopicFacts]) -> dict[Place, int]:
     }
 
 
-def _unread_of(next_offsets: Offsets, facts: KafkaFacts) -> dict[Place, int]:
+def _list_unread(next_offsets: Offsets, facts: KafkaFacts) -> dict[Place, int]:
     """Where the first unread record is still served: elsewhere there is nothing to fetch."""
     return {
         (topic, number): offset
-        for topic, parts in resolved(next_offsets, facts).items()
+        for topic, parts in resolve_offsets(next_offsets, facts).items()
         for number, offset in parts.items()
         if facts.earliest.get(topic, {}).get(number, offset + 1)
         <= offset

@@ -88,10 +88,10 @@ def read_kafka_config(file: Path) -> KafkaConfig:
         raise KafkaConfigError(
             "the settings of the Kafka client cannot be read", subject=str(file), found=error.strerror
         ) from error
-    return kafka_config(parse_properties(raw))
+    return translate_config(parse_properties(raw))
 
 
-def kafka_config(properties: Mapping[str, str]) -> KafkaConfig:
+def translate_config(properties: Mapping[str, str]) -> KafkaConfig:
     """Translate settings of a Java client. Of key stores that they name, the first bytes are read to tell their kind.
 
     Raises:
@@ -101,12 +101,12 @@ def kafka_config(properties: Mapping[str, str]) -> KafkaConfig:
     given = {name: value.strip() for name, value in properties.items()}
     settings = {name: given[name] for name in _SAME & given.keys()}
     if "request.timeout.ms" in given:
-        settings["socket.timeout.ms"] = _socket_timeout(given["request.timeout.ms"])
+        settings["socket.timeout.ms"] = _limit_socket_timeout(given["request.timeout.ms"])
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol.startswith("SASL_"):
-        settings |= _sasl(given)
+        settings |= _translate_sasl(given)
     if protocol.endswith("SSL"):
-        settings |= _tls(given)
+        settings |= _translate_tls(given)
     return KafkaConfig(
         settings=settings,
         bootstrap=given.get("bootstrap.servers") or None,
@@ -114,17 +114,17 @@ def kafka_config(properties: Mapping[str, str]) -> KafkaConfig:
     )
 
 
-def _socket_timeout(text: str) -> str:
+def _limit_socket_timeout(text: str) -> str:
     if not text.isdecimal():
         raise KafkaConfigError("a time is no number", subject="request.timeout.ms", found=text, expected="milliseconds")
     shortest, longest = _SOCKET_TIMEOUT_RANGE
     return str(min(max(int(text), shortest), longest))
 
 
-def _sasl(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_sasl(given: Mapping[str, str]) -> dict[str, str]:
     mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
     if mechanism not in (*_PASSWORD_MECHANISMS, "OAUTHBEARER"):
-        raise _unavailable("sasl.mechanism", mechanism, f"{', '.join(_PASSWORD_MECHANISMS)} or OAUTHBEARER")
+        raise _make_unavailable_error("sasl.mechanism", mechanism, f"{', '.join(_PASSWORD_MECHANISMS)} or OAUTHBEARER")
     if "sasl.jaas.config" not in given and "sasl.username" in given:
         return {"sasl.mechanisms": mechanism}  # in librdkafka's own names
     if "sasl.jaas.config" not in given:
@@ -133,18 +133,18 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
         )
     jaas = parse_jaas(given["sasl.jaas.config"])
     if mechanism == "OAUTHBEARER":
-        login = _oauth(jaas, given)
+        login = _translate_oauth(jaas, given)
     else:
-        login = _password(jaas)
+        login = _translate_password(jaas)
     return {"sasl.mechanisms": mechanism, **login}
 
 
-def _password(jaas: JaasEntry) -> dict[str, str]:
+def _translate_password(jaas: JaasEntry) -> dict[str, str]:
     module = jaas.module.rpartition(".")[2]
     if module not in ("PlainLoginModule", "ScramLoginModule"):
-        raise _unavailable("sasl.jaas.config", jaas.module, "PlainLoginModule or ScramLoginModule")
+        raise _make_unavailable_error("sasl.jaas.config", jaas.module, "PlainLoginModule or ScramLoginModule")
     if jaas.options.get("tokenauth", "").lower() == "true":
-        raise _unavailable("sasl.jaas.config", "tokenauth (a delegation token)", "a name and a password")
+        raise _make_unavailable_error("sasl.jaas.config", "tokenauth (a delegation token)", "a name and a password")
     missing = [name for name in ("username", "password") if name not in jaas.options]
     if missing:
         raise KafkaConfigError(
@@ -153,11 +153,11 @@ def _password(jaas: JaasEntry) -> dict[str, str]:
     return {"sasl.username": jaas.options["username"], "sasl.password": jaas.options["password"]}
 
 
-def _oauth(jaas: JaasEntry, given: Mapping[str, str]) -> dict[str, str]:
+def _translate_oauth(jaas: JaasEntry, given: Mapping[str, str]) -> dict[str, str]:
     """A token from a server (OIDC, client credentials), or an unsigned one, which only test clusters take."""
     handler = given.get("sasl.login.callback.handler.class", _OAUTH_HANDLER)
     if handler.rpartition(".")[2] != _OAUTH_HANDLER:
-        raise _unavailable("sasl.login.callback.handler.class", handler, _OAUTH_HANDLER)
+        raise _make_unavailable_error("sasl.login.callback.handler.class", handler, _OAUTH_HANDLER)
     url = given.get("sasl.oauthbearer.token.endpoint.url")
     if url is None:
         principal = jaas.options.get("unsecuredLoginStringClaim_sub", "")
@@ -184,20 +184,20 @@ def _oauth(jaas: JaasEntry, given: Mapping[str, str]) -> dict[str, str]:
     return settings | {name: value for name, value in values.items() if value}
 
 
-def _tls(given: Mapping[str, str]) -> dict[str, str]:
-    settings = {**_truststore(given), **_keystore(given)}
+def _translate_tls(given: Mapping[str, str]) -> dict[str, str]:
+    settings = {**_translate_truststore(given), **_translate_keystore(given)}
     if "ssl.endpoint.identification.algorithm" in given:
         settings["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
     return settings
 
 
-def _truststore(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_truststore(given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.truststore.certificates"):
-        return {"ssl.ca.pem": _pem(given["ssl.truststore.certificates"], "ssl.truststore.certificates")}
+        return {"ssl.ca.pem": _normalise_pem(given["ssl.truststore.certificates"], "ssl.truststore.certificates")}
     file = given.get("ssl.truststore.location")
     if not file:
         return {}
-    kind = _store_kind(file, "ssl.truststore.location")
+    kind = _recognise_store(file, "ssl.truststore.location")
     if kind == "PEM":
         return {"ssl.ca.location": file}
     pem = f"{file.removesuffix('.jks').removesuffix('.p12')}.pem"
@@ -213,14 +213,17 @@ def _truststore(given: Mapping[str, str]) -> dict[str, str]:
     )
 
 
-def _keystore(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_keystore(given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.keystore.key") and given.get("ssl.keystore.certificate.chain"):
         chain, key = "ssl.keystore.certificate.chain", "ssl.keystore.key"
-        return {"ssl.certificate.pem": _pem(given[chain], chain), "ssl.key.pem": _pem(given[key], key)}
+        return {
+            "ssl.certificate.pem": _normalise_pem(given[chain], chain),
+            "ssl.key.pem": _normalise_pem(given[key], key),
+        }
     file = given.get("ssl.keystore.location")
     if not file:
         return {}
-    kind = _store_kind(file, "ssl.keystore.location")
+    kind = _recognise_store(file, "ssl.keystore.location")
     if kind == "PEM":  # key and certificates in one file
         return {"ssl.certificate.location": file, "ssl.key.location": file}
     if kind == "PKCS12":
@@ -235,7 +238,7 @@ def _keystore(given: Mapping[str, str]) -> dict[str, str]:
     )
 
 
-def _store_kind(file: str, name: str) -> str:
+def _recognise_store(file: str, name: str) -> str:
     """PEM, PKCS12 or JKS, by its bytes: Java, too, opens PKCS12 where JKS is said."""
     try:
         with Path(file).open("rb") as stream:
@@ -253,21 +256,21 @@ def _store_kind(file: str, name: str) -> str:
     )
 
 
-def _pem(text: str, name: str) -> str:
+def _normalise_pem(text: str, name: str) -> str:
     """PEM with line ends where OpenSSL wants them: a properties file often has it on one line."""
     blocks = _PEM_BLOCK.findall(text)
     if not blocks:
         raise KafkaConfigError("this is no PEM", subject=name, expected="-----BEGIN … -----END …")
-    return "".join(_pem_block(label, body) for label, body in blocks)
+    return "".join(_format_pem_block(label, body) for label, body in blocks)
 
 
-def _pem_block(label: str, body: str) -> str:
+def _format_pem_block(label: str, body: str) -> str:
     content = "".join(body.split())
     lines = [content[start : start + 64] for start in range(0, len(content), 64)]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
-def _unavailable(subject: str, found: str, expected: str) -> KafkaConfigError:
+def _make_unavailable_error(subject: str, found: str, expected: str) -> KafkaConfigError:
     return KafkaConfigError(
         "lastgood cannot log in to Kafka in this way",
         subject=subject,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from lastgood.checkpoint.lines import is_long
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
 from lastgood.errors import UsageError
-from lastgood.redaction import redacted
+from lastgood.redaction import redact
 from lastgood.sources.kafka.ranges import Offsets
 
 CONFIG_KEYS = (
@@ -90,7 +90,7 @@ class TopicFacts:
         policy = self.config.get("cleanup.policy")
         if policy is None:
             return None
-        return "compact" in _policies(policy)
+        return "compact" in _parse_policies(policy)
 
     @property
     def is_deleted_by_age(self) -> bool | None:
@@ -98,7 +98,7 @@ class TopicFacts:
         policy = self.config.get("cleanup.policy")
         if policy is None:
             return None
-        return "delete" in _policies(policy)
+        return "delete" in _parse_policies(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +199,18 @@ class KafkaFacts:
         times = {str(time): _found_to_json(found) for time, found in self.first_at.items()}
         gone = self.missing_topics
         return {
-            "bootstrap": redacted(self.bootstrap),
+            "bootstrap": redact(self.bootstrap),
             "captured_at_ms": self.asked_at_ms,
             "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items() if name not in gone},
             **({_GONE: list(gone)} if gone else {}),
-            **_present({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
-            **_present({"oldest": _found_to_json(self.oldest) or None}),
-            **_present({"unknown": self.unknown, _TOPIC_IDS_BEFORE: dict(self.topic_ids_before) or None}),
+            **_drop_absent({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
+            **_drop_absent({"oldest": _found_to_json(self.oldest) or None}),
+            **_drop_absent({"unknown": self.unknown, _TOPIC_IDS_BEFORE: dict(self.topic_ids_before) or None}),
             **{f"{_FIRST_AFTER_BATCH}{n}": _found_to_json(found) for n, found in self.first_after_batch.items()},
         }
 
 
-def resolved(offsets: Offsets, facts: KafkaFacts) -> Offsets:
+def resolve_offsets(offsets: Offsets, facts: KafkaFacts) -> Offsets:
     """Offsets with `OFFSET_EARLIEST` and `OFFSET_LATEST` as the cluster tells them; as they are where it does not."""
     bounds = {OFFSET_EARLIEST: facts.earliest, OFFSET_LATEST: facts.latest}
 
@@ -233,34 +233,36 @@ def facts_from_json(value: object) -> KafkaFacts:
     Raises:
         KafkaFactsError: the value has another shape.
     """
-    facts = _object(value, "the facts")
-    topics = _object(facts.get("topics", {}), "topics")
-    times = _object(facts.get("first_at", {}), "first_at")
+    facts = _require_object(value, "the facts")
+    topics = _require_object(facts.get("topics", {}), "topics")
+    times = _require_object(facts.get("first_at", {}), "first_at")
     after = {key: found for key, found in facts.items() if key.startswith(_FIRST_AFTER_BATCH)}
     return KafkaFacts(
-        bootstrap=_typed(facts, "bootstrap", str, "the facts") or "",
-        asked_at_ms=_number(facts, "captured_at_ms", "the facts") or 0,
+        bootstrap=_require_typed(facts, "bootstrap", str, "the facts") or "",
+        asked_at_ms=_require_number(facts, "captured_at_ms", "the facts") or 0,
         topics={
             **{name: _topic_from_json(topic, f"topic {name}") for name, topic in topics.items()},
             **dict.fromkeys(_gone_from_json(facts.get(_GONE, []), topics), TopicFacts(exists=False)),
         },
-        first_at={_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()},
+        first_at={
+            _parse_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()
+        },
         unread=_found_from_json(facts.get("unread", {}), "unread"),
         oldest=_found_from_json(facts.get("oldest", {}), "oldest"),
-        unknown=_typed(facts, "unknown", str, "the facts"),
+        unknown=_require_typed(facts, "unknown", str, "the facts"),
         topic_ids_before=_topic_ids_from_json(facts.get(_TOPIC_IDS_BEFORE, {}), topics),
         first_after_batch={
-            _key(key.removeprefix(_FIRST_AFTER_BATCH), key): _first_after_from_json(found, topics, key)
+            _parse_key(key.removeprefix(_FIRST_AFTER_BATCH), key): _first_after_from_json(found, topics, key)
             for key, found in after.items()
         },
     )
 
 
-def _policies(text: str) -> set[str]:
+def _parse_policies(text: str) -> set[str]:
     return {policy.strip() for policy in text.split(",")}
 
 
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_absent(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -268,69 +270,71 @@ def _topic_to_json(topic: TopicFacts) -> dict[str, Any]:
     partitions = {}
     for number, partition in topic.partitions.items():
         known = {"earliest": partition.earliest, "latest": partition.latest, "last_stable": partition.last_stable}
-        partitions[str(number)] = _present(
+        partitions[str(number)] = _drop_absent(
             {**known, "leader_epoch": partition.leader_epoch, "unknown": partition.unknown}
         )
-    fields = _present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor})
+    fields = _drop_absent({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor})
     if not topic.exists:
         fields["exists"] = None
     fields["partitions"] = partitions
     if topic.config:
         fields["config"] = dict(topic.config)
-    return fields | _present({"unknown": topic.unknown, "config_unknown": topic.config_unknown})
+    return fields | _drop_absent({"unknown": topic.unknown, "config_unknown": topic.config_unknown})
 
 
 def _topic_from_json(value: object, where: str) -> TopicFacts:
-    topic = _object(value, where)
-    partitions = _object(topic.get("partitions", {}), f"partitions of {where}")
-    config = _object(topic.get("config", {}), f"config of {where}")
+    topic = _require_object(value, where)
+    partitions = _require_object(topic.get("partitions", {}), f"partitions of {where}")
+    config = _require_object(topic.get("config", {}), f"config of {where}")
     if "exists" in topic:
-        exists = _typed(topic, "exists", bool, where)
+        exists = _require_typed(topic, "exists", bool, where)
     else:
         exists = True
-    if exists is False or _typed(topic, _GONE, bool, where):
+    if exists is False or _require_typed(topic, _GONE, bool, where):
         if partitions:
-            raise _wrong(where, list(partitions), "no partitions of a topic that is gone")
+            raise _make_wrong_error(where, list(partitions), "no partitions of a topic that is gone")
         return TopicFacts(exists=False)
     return TopicFacts(
-        topic_id=_typed(topic, "topic_id", str, where),
+        topic_id=_require_typed(topic, "topic_id", str, where),
         partitions={
-            _key(number, where): _partition_from_json(partition, f"{where}, partition {number}")
+            _parse_key(number, where): _partition_from_json(partition, f"{where}, partition {number}")
             for number, partition in partitions.items()
         },
         config={key: str(setting) for key, setting in config.items()},
-        replication_factor=_number(topic, "replication_factor", where),
+        replication_factor=_require_number(topic, "replication_factor", where),
         exists=exists,
-        unknown=_typed(topic, "unknown", str, where),
-        config_unknown=_typed(topic, "config_unknown", str, where),
+        unknown=_require_typed(topic, "unknown", str, where),
+        config_unknown=_require_typed(topic, "config_unknown", str, where),
     )
 
 
 def _gone_from_json(value: object, topics: Mapping[str, Any]) -> list[str]:
     """The names of the topics that do not exist."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise _wrong(_GONE, value, "a list of the names of topics")
+        raise _make_wrong_error(_GONE, value, "a list of the names of topics")
     for name in value:
         if name in topics and _topic_from_json(topics[name], f"topic {name}").partitions:
-            raise _wrong(f"topic {name}", list(topics[name]["partitions"]), "no partitions of a topic that is gone")
+            raise _make_wrong_error(
+                f"topic {name}", list(topics[name]["partitions"]), "no partitions of a topic that is gone"
+            )
     return value
 
 
 def _partition_from_json(value: object, where: str) -> PartitionFacts:
-    fields = _object(value, where)
+    fields = _require_object(value, where)
     return PartitionFacts(
-        earliest=_number(fields, "earliest", where),
-        latest=_number(fields, "latest", where),
-        last_stable=_number(fields, "last_stable", where),
-        leader_epoch=_number(fields, "leader_epoch", where),
-        unknown=_typed(fields, "unknown", str, where),
+        earliest=_require_number(fields, "earliest", where),
+        latest=_require_number(fields, "latest", where),
+        last_stable=_require_number(fields, "last_stable", where),
+        leader_epoch=_require_number(fields, "leader_epoch", where),
+        unknown=_require_typed(fields, "unknown", str, where),
     )
 
 
 def _found_to_json(found: Found) -> dict[str, Any]:
     return {
         topic: {
-            str(number): _present(
+            str(number): _drop_absent(
                 {
                     "offset": record.offset,
                     "timestamp_ms": record.timestamp_ms,
@@ -347,40 +351,40 @@ def _found_to_json(found: Found) -> dict[str, Any]:
 def _found_from_json(value: object, where: str) -> Found:
     return {
         topic: {
-            _key(number, where): _record_from_json(record, f"{where}, {topic}/{number}")
-            for number, record in _object(records, where).items()
+            _parse_key(number, where): _record_from_json(record, f"{where}, {topic}/{number}")
+            for number, record in _require_object(records, where).items()
         }
-        for topic, records in _object(value, where).items()
+        for topic, records in _require_object(value, where).items()
     }
 
 
 def _record_from_json(value: object, where: str) -> FoundRecord:
-    fields = _object(value, where)
+    fields = _require_object(value, where)
     return FoundRecord(
-        offset=_number(fields, "offset", where),
-        timestamp_ms=_number(fields, "timestamp_ms", where),
-        unknown=_typed(fields, "unknown", str, where),
-        leader_epoch=_number(fields, "leader_epoch", where),
+        offset=_require_number(fields, "offset", where),
+        timestamp_ms=_require_number(fields, "timestamp_ms", where),
+        unknown=_require_typed(fields, "unknown", str, where),
+        leader_epoch=_require_number(fields, "leader_epoch", where),
     )
 
 
 def _topic_ids_from_json(value: object, topics: Mapping[str, Any]) -> Mapping[str, str]:
     if isinstance(value, str):
-        return _of_the_one_topic(value, topics, _TOPIC_IDS_BEFORE)
-    ids = _object(value, _TOPIC_IDS_BEFORE)
+        return _spread_to_one_topic(value, topics, _TOPIC_IDS_BEFORE)
+    ids = _require_object(value, _TOPIC_IDS_BEFORE)
     for topic in ids:
-        _typed(ids, topic, str, _TOPIC_IDS_BEFORE)
+        _require_typed(ids, topic, str, _TOPIC_IDS_BEFORE)
     return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
 
 def _first_after_from_json(value: object, topics: Mapping[str, Any], where: str) -> Found:
-    found = _object(value, where)
+    found = _require_object(value, where)
     if found and not any(isinstance(records, dict) for records in found.values()):
-        found = _of_the_one_topic(found, topics, where)
+        found = _spread_to_one_topic(found, topics, where)
     return {
         topic: {
-            _key(number, where): _first_from_json(records, number, f"{where}, {topic}")
-            for number in _object(records, where)
+            _parse_key(number, where): _first_from_json(records, number, f"{where}, {topic}")
+            for number in _require_object(records, where)
         }
         for topic, records in found.items()
     }
@@ -390,46 +394,46 @@ def _first_from_json(records: Mapping[str, Any], number: str, where: str) -> Fou
     """A record, or just its offset; Kafka's own answer for "none" is -1."""
     if isinstance(records[number], dict):
         return _record_from_json(records[number], f"{where}/{number}")
-    offset = _number(records, number, where)
+    offset = _require_number(records, number, where)
     if offset is None:
         return FoundRecord(unknown="it was not written down")
     return FoundRecord(None if offset < 0 else offset)
 
 
-def _of_the_one_topic(value: ValueT, topics: Mapping[str, Any], where: str) -> dict[str, ValueT]:
+def _spread_to_one_topic(value: ValueT, topics: Mapping[str, Any], where: str) -> dict[str, ValueT]:
     """What is said without the name of a topic; of no topic that is known there is nothing to say."""
     if len(topics) > 1:
-        raise _wrong(where, value, "an object with the names of the topics, since there are several")
+        raise _make_wrong_error(where, value, "an object with the names of the topics, since there are several")
     return dict.fromkeys(topics, value)
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
+def _require_object(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(where, value, "an object")
+        raise _make_wrong_error(where, value, "an object")
     return value
 
 
-def _typed(fields: Mapping[str, Any], key: str, kind: type[ValueT], where: str) -> ValueT | None:
+def _require_typed(fields: Mapping[str, Any], key: str, kind: type[ValueT], where: str) -> ValueT | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, kind):
-        raise _wrong(f"{key} of {where}", value, f"a value of type {kind.__name__}")
+        raise _make_wrong_error(f"{key} of {where}", value, f"a value of type {kind.__name__}")
     return value
 
 
-def _number(fields: Mapping[str, Any], key: str, where: str) -> int | None:
+def _require_number(fields: Mapping[str, Any], key: str, where: str) -> int | None:
     value = fields.get(key)
     if value is None or is_long(value):
         return value
-    raise _wrong(f"{key} of {where}", value, "a whole number")
+    raise _make_wrong_error(f"{key} of {where}", value, "a whole number")
 
 
-def _key(text: str, where: str) -> int:
+def _parse_key(text: str, where: str) -> int:
     if not _NUMBER.fullmatch(text) or text.startswith("-"):
-        raise _wrong(f"a key of {where}", text, "a whole number")
+        raise _make_wrong_error(f"a key of {where}", text, "a whole number")
     return int(text)
 
 
-def _wrong(subject: str, found: object, expected: str) -> KafkaFactsError:
+def _make_wrong_error(subject: str, found: object, expected: str) -> KafkaFactsError:
     return KafkaFactsError(
         "the facts about Kafka are not understood", subject=subject, found=repr(found)[:80], expected=expected
     )

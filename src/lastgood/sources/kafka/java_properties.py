@@ -55,12 +55,12 @@ def parse_properties(raw: bytes) -> dict[str, str]:
         PropertiesError: a Unicode escape is without its four hexadecimal digits.
     """
     properties = {}
-    for number, line in _logical_lines(raw.decode("iso-8859-1")):
+    for number, line in _join_lines(raw.decode("iso-8859-1")):
         key = _KEY.match(line)
         assert key is not None  # it matches the empty text too
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None
-        properties[_unescaped(key[0], number)] = _unescaped(line[separator.end() :], number)
+        properties[_unescape(key[0], number)] = _unescape(line[separator.end() :], number)
     return properties
 
 
@@ -70,10 +70,10 @@ def parse_jaas(text: str) -> JaasEntry:
     Raises:
         PropertiesError: it is not one such entry.
     """
-    tokens = list(_jaas_tokens(text))
+    tokens = list(_split_jaas_tokens(text))
     words = [word for kind, word in tokens[:2] if kind != "sign"]
     if len(words) < 2 or words[1].lower() not in _CONTROL_FLAGS:
-        raise _jaas_error("it does not begin with a module and 'required'")
+        raise _make_jaas_error("it does not begin with a module and 'required'")
     options: dict[str, str] = {}
     rest = iter(tokens[2:])
     for kind, key in rest:
@@ -81,16 +81,16 @@ def parse_jaas(text: str) -> JaasEntry:
             break
         sign, value = next(rest, None), next(rest, None)
         if kind == "sign" or sign != ("sign", "=") or value is None or value[0] == "sign":
-            raise _jaas_error(f"option {len(options) + 1} has no value")
+            raise _make_jaas_error(f"option {len(options) + 1} has no value")
         options[key] = value[1]
     else:
-        raise _jaas_error("it does not end with a semicolon")
+        raise _make_jaas_error("it does not end with a semicolon")
     if next(rest, None) is not None:
-        raise _jaas_error("it has more than one module")
+        raise _make_jaas_error("it has more than one module")
     return JaasEntry(words[0], options)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines put together where one ends in a backslash, with the number of the first; no comments, no blank lines."""
     parts: list[str] = []
     first = 0
@@ -110,7 +110,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first, "".join(parts)
 
 
-def _unescaped(text: str, line: int) -> str:
+def _unescape(text: str, line: int) -> str:
     def replaced(found: re.Match[str]) -> str:
         code = found[1] or ""
         if code == "u":
@@ -127,27 +127,27 @@ def _unescaped(text: str, line: int) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _jaas_tokens(text: str) -> Iterator[tuple[str, str]]:
+def _split_jaas_tokens(text: str) -> Iterator[tuple[str, str]]:
     position = 0
     while position < len(text):
         found = _JAAS_TOKEN.match(text, position)
         if found is None or found.lastgroup is None:
-            raise _jaas_error(f"character {position + 1} does not belong there; put values in quotes")
+            raise _make_jaas_error(f"character {position + 1} does not belong there; put values in quotes")
         position = found.end()
         if found.lastgroup == "quoted":
-            yield "quoted", _JAAS_ESCAPE.sub(_jaas_unescaped, found[0][1:-1])
+            yield "quoted", _JAAS_ESCAPE.sub(_unescape_jaas, found[0][1:-1])
         elif found.lastgroup != "skip":
             yield found.lastgroup, found[0]
 
 
-def _jaas_unescaped(found: re.Match[str]) -> str:
+def _unescape_jaas(found: re.Match[str]) -> str:
     code = found[1]
     if code.isdecimal() and code[0] < "8":
         return chr(int(code, 8))
     return _JAAS_ESCAPES.get(code, code)
 
 
-def _jaas_error(found: str) -> PropertiesError:
+def _make_jaas_error(found: str) -> PropertiesError:
     return PropertiesError(
         "the login configuration is not well formed",
         subject="sasl.jaas.config",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset, topics_of
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset, get_topics
 from lastgood.errors import LastgoodError, Retry
 from lastgood.sources.kafka.cluster import TIMEOUT_SECONDS
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -72,7 +72,7 @@ class OffsetRange:
         return replace(self, begin=min(max(self.start, earliest), self.end))
 
 
-def committed_ranges(
+def list_committed_ranges(
     committed: OffsetEntry, initial: Mapping[str, SourceOffset], oldest: OffsetEntry
 ) -> tuple[OffsetRange, ...]:
     """What was read up to the end of a committed batch, per topic partition.
@@ -99,7 +99,7 @@ def committed_ranges(
             )
         if start is None and (known := oldest.source(line.source_id)) is not None:
             start = known.offset
-        starts = topics_of(start)
+        starts = get_topics(start)
         for topic, partitions in end.topics.items():
             for partition, next_offset in sorted(partitions.items()):
                 # A partition that was added later is read from 0, and one that began at the earliest offset from
@@ -110,7 +110,7 @@ def committed_ranges(
     return tuple(ranges)
 
 
-def served_ranges(ranges: Iterable[OffsetRange], facts: KafkaFacts) -> tuple[OffsetRange, ...]:
+def list_served_ranges(ranges: Iterable[OffsetRange], facts: KafkaFacts) -> tuple[OffsetRange, ...]:
     """The same ranges with what Kafka still serves of them.
 
     Raises:
@@ -141,15 +141,17 @@ def served_ranges(ranges: Iterable[OffsetRange], facts: KafkaFacts) -> tuple[Off
                 )
     if gone:
         names = ", ".join(sorted(f"{each.topic}-{each.partition}" for each in gone))
-        raise _recreated(f"no partition {names}", "every partition that the query has read")
+        raise _make_recreated_error(f"no partition {names}", "every partition that the query has read")
     for each in ranges:
         next_offset = latest[each.topic][each.partition]
         if next_offset < each.end:
-            raise _recreated(f"{each.topic}-{each.partition} ends at {next_offset}", f"an end of {each.end} or more")
+            raise _make_recreated_error(
+                f"{each.topic}-{each.partition} ends at {next_offset}", f"an end of {each.end} or more"
+            )
     return tuple(each.from_earliest(earliest[each.topic][each.partition]) for each in ranges)
 
 
-def _recreated(found: str, expected: str) -> TopicRecreatedError:
+def _make_recreated_error(found: str, expected: str) -> TopicRecreatedError:
     return TopicRecreatedError(
         "a topic holds less than the query has read of it",
         found=found,

@@ -45,10 +45,12 @@ class Headroom:
     ms: int | None = None
     """A lower bound, since a segment goes as a whole; 0 if it may go at any moment. Set if the kind is LIMITED."""
     limited_by_size: bool = False
-    """Whether `retention.bytes` may end it earlier, which no single look can tell: see `size_headroom_ms`."""
+    """Whether `retention.bytes` may end it earlier, which no single look can tell: see `estimate_size_headroom_ms`."""
 
 
-def headroom(topic: TopicFacts, partition: int, next_offset: int, unread: FoundRecord | None, now_ms: int) -> Headroom:
+def estimate_headroom(
+    topic: TopicFacts, partition: int, next_offset: int, unread: FoundRecord | None, now_ms: int
+) -> Headroom:
     """How long Kafka will still serve the first unread record of a partition.
 
     Args:
@@ -68,10 +70,10 @@ def headroom(topic: TopicFacts, partition: int, next_offset: int, unread: FoundR
         return Headroom(HeadroomKind.NOTHING_UNREAD, f"all up to {offsets.latest} is read")
     if topic.is_deleted_by_age is False:
         return Headroom(HeadroomKind.UNLIMITED, "cleanup.policy is compact")
-    return _until_deleted(topic, unread or FoundRecord(), now_ms)
+    return _estimate_until_deleted(topic, unread or FoundRecord(), now_ms)
 
 
-def _until_deleted(topic: TopicFacts, unread: FoundRecord, now_ms: int) -> Headroom:
+def _estimate_until_deleted(topic: TopicFacts, unread: FoundRecord, now_ms: int) -> Headroom:
     by_size = (topic.config_number("retention.bytes") or 0) > 0
     retention_ms = topic.config_number("retention.ms")
     if topic.is_deleted_by_age is None or retention_ms is None:
@@ -87,13 +89,13 @@ def _until_deleted(topic: TopicFacts, unread: FoundRecord, now_ms: int) -> Headr
     return Headroom(HeadroomKind.LIMITED, reason, max(0, retention_ms - age_ms), by_size)
 
 
-def least_headroom(each: Sequence[Headroom]) -> Headroom | None:
+def choose_least_headroom(each: Sequence[Headroom]) -> Headroom | None:
     """The one that a person must hear of first: lost, then the shortest, then unknown; None if there are none."""
     order = list(HeadroomKind)
     return min(each, key=lambda one: (order.index(one.kind), one.ms or 0), default=None)
 
 
-def size_headroom_ms(looks: Sequence[tuple[int, int]], next_offset: int) -> int | None:
+def estimate_size_headroom_ms(looks: Sequence[tuple[int, int]], next_offset: int) -> int | None:
     """An estimate, from earlier looks, of when retention by size reaches `next_offset`, counted from the last look.
 
     Args:
@@ -179,16 +181,16 @@ def identify_topic(
         max_clock_skew_ms: How far clocks may be apart.
     """
     oldest = asked.get(FROM_THE_FIRST_MS, {})
-    first = _first_offsets(topic, oldest)
+    first = _find_first_offsets(topic, oldest)
     asked = {after_ms: records for after_ms, records in asked.items() if after_ms != FROM_THE_FIRST_MS}
-    found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
+    found = _identify_by_id(topic, recorded_topic_id) or _identify_by_size(topic, reads[0].ends)
     if found is None or found.identity is TopicIdentity.SAME:
-        newest = _asked_by_newest(reads, asked)
-        newer = _newer_than_read(reads, newest, max_clock_skew_ms)
+        newest = _select_asked_by_newest(reads, asked)
+        newer = _find_newer_than_read(reads, newest, max_clock_skew_ms)
         if found:
-            by_time = _written_anew(topic, reads[0].ends, newer, found, first)
+            by_time = _identify_written_anew(topic, reads[0].ends, newer, found, first)
         else:
-            by_time = _by_time(topic, reads, newest, newer, first)
+            by_time = _identify_by_time(topic, reads, newest, newer, first)
         if by_time.identity in _NO_SIGN:
             by_time = _cut(newer, [*asked.values(), oldest], first) or by_time
         is_open = by_time.identity in _NO_SIGN
@@ -207,7 +209,7 @@ def _is_another(topic: TopicFacts, recorded_topic_id: str | None) -> bool:
     return None not in (recorded_topic_id, topic.topic_id) and recorded_topic_id != topic.topic_id
 
 
-def _by_id(topic: TopicFacts, recorded_topic_id: str | None) -> IdentityAnswer | None:
+def _identify_by_id(topic: TopicFacts, recorded_topic_id: str | None) -> IdentityAnswer | None:
     if _is_another(topic, recorded_topic_id):
         return IdentityAnswer(TopicIdentity.ANOTHER, f"its id was {recorded_topic_id} and is {topic.topic_id}")
     if recorded_topic_id is None or topic.topic_id is None:
@@ -215,7 +217,7 @@ def _by_id(topic: TopicFacts, recorded_topic_id: str | None) -> IdentityAnswer |
     return IdentityAnswer(TopicIdentity.SAME, f"its id is still {topic.topic_id}")
 
 
-def _by_size(topic: TopicFacts, read_ends: Mapping[int, int]) -> IdentityAnswer | None:
+def _identify_by_size(topic: TopicFacts, read_ends: Mapping[int, int]) -> IdentityAnswer | None:
     shorter = tuple(
         number
         for number, end in sorted(read_ends.items())
@@ -242,7 +244,7 @@ class _Newer:
     """Whether the plan is the newest that read anything: else a clock would have to be wrong over several batches."""
 
 
-def _newer_than_read(
+def _find_newer_than_read(
     reads: Sequence[ReadUpTo], asked: Mapping[int, Mapping[int, FoundRecord]], max_clock_skew_ms: int
 ) -> dict[int, _Newer]:
     """Per partition what cannot stand there, if it is the topic that was read, and if all clocks are right.
@@ -258,7 +260,7 @@ def _newer_than_read(
         for number, record in sorted(records.items()):
             read = None
             if record.offset is not None:
-                read = _oldest_read(reads, number, record.offset)
+                read = _find_oldest_read(reads, number, record.offset)
             if record.timestamp_ms is None:
                 written_ms = after_ms
             else:
@@ -267,11 +269,11 @@ def _newer_than_read(
                 continue
             is_sure = record.timestamp_ms is None or written_ms > read.batch_timestamp_ms + max_clock_skew_ms
             ahead_ms = written_ms - read.batch_timestamp_ms
-            found[number] = _Newer(record, is_sure, ahead_ms, read.ends[number] in _newest_ends(reads, number))
+            found[number] = _Newer(record, is_sure, ahead_ms, read.ends[number] in _find_newest_ends(reads, number))
     return dict(sorted(found.items()))
 
 
-def _oldest_read(reads: Sequence[ReadUpTo], partition: int, offset: int) -> ReadUpTo | None:
+def _find_oldest_read(reads: Sequence[ReadUpTo], partition: int, offset: int) -> ReadUpTo | None:
     """The oldest plan that is known to have read an offset; None if none has.
 
     Where a plan ends further than a later one, somebody went back: what was read before may be of another topic.
@@ -287,13 +289,13 @@ def _oldest_read(reads: Sequence[ReadUpTo], partition: int, offset: int) -> Read
     return found
 
 
-def _newest_ends(reads: Sequence[ReadUpTo], partition: int) -> list[int]:
+def _find_newest_ends(reads: Sequence[ReadUpTo], partition: int) -> list[int]:
     """Where the two newest plans end that have read something: one may be planned, the other is committed then."""
     ends = [read.ends[partition] for read in reads if partition in read.ends]
     return list(dict.fromkeys(ends))[:2]
 
 
-def _written_anew(
+def _identify_written_anew(
     topic: TopicFacts,
     read_ends: Mapping[int, int],
     newer: Mapping[int, _Newer],
@@ -306,7 +308,7 @@ def _written_anew(
         for number, each in newer.items()
         if each.is_sure
         and each.record.timestamp_ms is not None
-        and not _holds_older(topic, number, read_ends[number], each.record, first)
+        and not _has_older(topic, number, read_ends[number], each.record, first)
     )
     if not anew:
         return by_id
@@ -330,7 +332,7 @@ def _cut(
         offset, epoch = each.record.offset, each.record.leader_epoch
         if offset is None or epoch is None or each.ahead_ms <= _ELECTION_MS:
             continue
-        before = _leader_before(number, offset, asked, first)
+        before = _find_leader_before(number, offset, asked, first)
         if before is not None and before < epoch:
             found[number] = offset
     if not found:
@@ -344,7 +346,7 @@ def _cut(
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, tuple(found))
 
 
-def _leader_before(
+def _find_leader_before(
     partition: int, offset: int, asked: Sequence[Mapping[int, FoundRecord]], first: Mapping[int, int]
 ) -> int | None:
     """Under which leader the newest record before an offset was written, of those that are known; None: not told.
@@ -364,7 +366,7 @@ def _leader_before(
     return None if found is None else found.leader_epoch
 
 
-def _by_time(
+def _identify_by_time(
     topic: TopicFacts,
     reads: Sequence[ReadUpTo],
     asked: Mapping[int, Mapping[int, FoundRecord]],
@@ -376,9 +378,9 @@ def _by_time(
     if surely:
         reason = "records below the committed end are newer than the batch that read up to there"
         return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, surely)
-    known = {number: _best_known(number, asked) for number in ends}
+    known = {number: _find_best_known(number, asked) for number in ends}
     is_of_newest = all(each.is_of_newest for each in newer.values())
-    if newer and is_of_newest and any(_holds_older(topic, each, end, known[each], first) for each, end in ends.items()):
+    if newer and is_of_newest and any(_has_older(topic, each, end, known[each], first) for each, end in ends.items()):
         reason = "the newest of it below the committed end is newer than the batch, by no more than clocks may differ"
         return IdentityAnswer(TopicIdentity.WITHIN_SKEW, reason, tuple(newer))
     if newer:
@@ -394,7 +396,7 @@ def _by_time(
     return IdentityAnswer(TopicIdentity.SAME, "nothing below the committed end is newer than the batch")
 
 
-def _asked_by_newest(
+def _select_asked_by_newest(
     reads: Sequence[ReadUpTo], asked: Mapping[int, Mapping[int, FoundRecord]]
 ) -> Mapping[int, Mapping[int, FoundRecord]]:
     """Without what was asked by plans before the two newest: if a clock is ahead, they had read what is newer."""
@@ -423,8 +425,8 @@ def _read_on(
         max_clock_skew_ms: How far clocks may be apart.
         is_proven: Whether its id says that it is the same: then a record has to be newer by more than clocks differ.
     """
-    for read in _onward(reads):
-        first = _first_left(first_offsets, read, asked.get(read.batch_timestamp_ms + 1, {}))
+    for read in _take_onward(reads):
+        first = _find_first_left(first_offsets, read, asked.get(read.batch_timestamp_ms + 1, {}))
         ahead_ms = [time_ms - read.batch_timestamp_ms for time_ms in first.values()]
         if not ahead_ms:
             continue
@@ -441,7 +443,7 @@ def _read_on(
     return None
 
 
-def _onward(reads: Sequence[ReadUpTo]) -> Iterator[ReadUpTo]:
+def _take_onward(reads: Sequence[ReadUpTo]) -> Iterator[ReadUpTo]:
     """The plans back to the one after which somebody went back: what was read before may be of another topic."""
     lowest: dict[int, int] = {}
     for read in reads:
@@ -451,7 +453,9 @@ def _onward(reads: Sequence[ReadUpTo]) -> Iterator[ReadUpTo]:
         yield read
 
 
-def _first_left(first_offsets: Mapping[int, int], read: ReadUpTo, newer: Mapping[int, FoundRecord]) -> dict[int, int]:
+def _find_first_left(
+    first_offsets: Mapping[int, int], read: ReadUpTo, newer: Mapping[int, FoundRecord]
+) -> dict[int, int]:
     """Per partition of which something is left that a plan has read: the time of the first of it, if all is newer.
 
     Nothing if anything that is left is older than the plan, or nobody knows.
@@ -469,14 +473,14 @@ def _first_left(first_offsets: Mapping[int, int], read: ReadUpTo, newer: Mapping
     return found
 
 
-def _best_known(partition: int, asked: Mapping[int, Mapping[int, FoundRecord]]) -> FoundRecord:
+def _find_best_known(partition: int, asked: Mapping[int, Mapping[int, FoundRecord]]) -> FoundRecord:
     """What was found in a partition by the earliest time for which it was asked, if it answered."""
     told = [records[partition] for _, records in sorted(asked.items()) if partition in records]
     answered = [record for record in told if record.unknown is None]
     return next(iter([*answered, *told]), FoundRecord(unknown="it was not asked by time"))
 
 
-def _first_offsets(topic: TopicFacts, oldest: Mapping[int, FoundRecord]) -> dict[int, int]:
+def _find_first_offsets(topic: TopicFacts, oldest: Mapping[int, FoundRecord]) -> dict[int, int]:
     """The oldest record of each partition of which that is known.
 
     A partition begins where its log does. Compaction takes records out and leaves the beginning where it was, so that
@@ -496,9 +500,7 @@ def _first_offsets(topic: TopicFacts, oldest: Mapping[int, FoundRecord]) -> dict
     return found
 
 
-def _holds_older(
-    topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord, first: Mapping[int, int]
-) -> bool:
+def _has_older(topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord, first: Mapping[int, int]) -> bool:
     """Whether a partition is known to hold what is below the committed end and no newer than the batch."""
     facts, oldest = topic.partitions.get(partition), first.get(partition)
     if facts is None or oldest is None or facts.latest is None or first_newer.unknown is not None:

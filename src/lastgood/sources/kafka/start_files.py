@@ -107,11 +107,11 @@ class StartFile(JsonValue):
             StartingOffsetsError: it holds something else than offsets, and would hold nothing else than offsets then.
             PropertiesError: what it holds is no properties file.
         """
-        value = starting_offsets(offsets)
+        value = format_starting_offsets(offsets)
         if self.key is None:
             _require_offsets(before, self.location)
             return value.encode() + b"\n"
-        kept = b"".join(entry for entry in _entries(before or b"") if self.key not in parse_properties(entry))
+        kept = b"".join(entry for entry in _split_entries(before or b"") if self.key not in parse_properties(entry))
         if kept and not kept.endswith((b"\n", b"\r")):
             kept += b"\n"
         separator = " " if self.form is StartForm.SPARK_DEFAULTS else "="
@@ -119,7 +119,7 @@ class StartFile(JsonValue):
         return kept + line.encode("iso-8859-1", "backslashreplace") + b"\n"
 
 
-def starting_offsets(offsets: Offsets) -> str:
+def format_starting_offsets(offsets: Offsets) -> str:
     """The JSON of Spark's option `startingOffsets`."""
     told = {topic: {str(each): parts[each] for each in sorted(parts)} for topic, parts in sorted(offsets.items())}
     return json.dumps(told, separators=(",", ":"))
@@ -187,7 +187,7 @@ def _require_offsets(before: bytes | None, location: str) -> None:
         ) from error
 
 
-def _entries(raw: bytes) -> Iterator[bytes]:
+def _split_entries(raw: bytes) -> Iterator[bytes]:
     """The lines of a properties file as they stand; those that a backslash joins are one."""
     entry = b""
     for found in _LINE.finditer(raw):

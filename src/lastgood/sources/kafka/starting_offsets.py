@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.notes import read_json
 from lastgood.sources.kafka.ranges import Offsets
-from lastgood.values import JsonValue, form
+from lastgood.values import JsonValue, make_form
 
 OFFSET_EARLIEST = -2
 FOLDER_VARIABLE = "LASTGOOD_STARTING_OFFSETS"
@@ -45,7 +45,7 @@ class SourcePartitionsGoneError(LastgoodError):
 class StartingOffsets(JsonValue):
     """Where a recovery lets a query start."""
 
-    json = form("query recovery starting_offsets=offsets")
+    json = make_form("query recovery starting_offsets=offsets")
     """What the file holds."""
 
     query: str
@@ -93,7 +93,7 @@ class StartingOffsets(JsonValue):
         return f"recovery {self.recovery}"
 
 
-def file_name(query: str) -> str:
+def name_file(query: str) -> str:
     """Name of the file for a query.
 
     Raises:
@@ -139,10 +139,12 @@ def read_offsets(told: Mapping[str, Mapping[str, object]]) -> Offsets:
     Raises:
         ValueError, TypeError, AttributeError: they have another shape.
     """
-    return {topic: {int(each): _offset(offset) for each, offset in numbers.items()} for topic, numbers in told.items()}
+    return {
+        topic: {int(each): _parse_offset(offset) for each, offset in numbers.items()} for topic, numbers in told.items()
+    }
 
 
-def _offset(told: object) -> int:
+def _parse_offset(told: object) -> int:
     if not isinstance(told, int) or isinstance(told, bool) or told < OFFSET_EARLIEST:
         raise ValueError(f"no offset: {told!r}")
     return told

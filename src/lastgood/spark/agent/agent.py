@@ -14,7 +14,7 @@ from typing import Any
 from .driver import Heartbeat
 from .files import RecordFileWriter
 from .queries import Queries
-from .sessions import Attachment, attachment, detach, identity, is_connect
+from .sessions import Attachment, detach, identify_session, is_connect, make_attachment
 from .starts import Start
 from .writer import Writer
 
@@ -66,9 +66,9 @@ class Agent:
 
     def _attachment(self, session: Any) -> Attachment:
         with self._lock:
-            known = identity(session)
+            known = identify_session(session)
             if known not in self._attachments:
-                attached = attachment(session, self._queries)
+                attached = make_attachment(session, self._queries)
                 attached.attach()
                 self._has_connect = self._has_connect or is_connect(session)
                 self._attachments[known] = attached
@@ -93,5 +93,5 @@ class Agent:
 
     def _crash(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, Exception):
-            self._queries.crashed(error)
+            self._queries.note_crash(error)
         self._excepthook(kind, error, trace)

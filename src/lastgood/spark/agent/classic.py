@@ -10,8 +10,8 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from .events import time_ms
-from .failures import failure_of_query, keep_foreach_batch_errors
+from .events import parse_time_ms
+from .failures import keep_foreach_batch_errors, make_failure_of_query
 from .queries import Queries
 from .topics import KafkaTopics
 
@@ -52,7 +52,7 @@ class ClassicQuery:
         """Why it ended."""
         exception = self._java.exception()
         if exception.isDefined():
-            return failure_of_query(exception.get(), self.query_id, condition)
+            return make_failure_of_query(exception.get(), self.query_id, condition)
         return None
 
     def fill_in_topic_ids(self, sources: Sequence[dict[str, Any]]) -> None:
@@ -96,7 +96,7 @@ class Listener(StreamingQueryListener):
         for java_query in self._session.streams._jsqm.active():  # noqa: SLF001 - Python's has no way to Java's plan
             query = ClassicQuery(self._session._jvm, java_query)  # noqa: SLF001
             if not self._queries.knows(query.run_id):
-                self._queries.started(query, started_at_ms=None, spark=self._facts)
+                self._queries.note_start(query, started_at_ms=None, spark=self._facts)
 
     def add(self, query: Any, checkpoint: str | None) -> None:
         """Nothing: Java has told."""
@@ -112,7 +112,7 @@ class Listener(StreamingQueryListener):
             while (ended := self._ended()) and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
             for query in ended:
-                self._queries.terminated(query.query_id, query.run_id, message=None, condition=None)
+                self._queries.note_end(query.query_id, query.run_id, message=None, condition=None)
             self._session.streams.removeListener(self)
 
     def _ended(self) -> list[ClassicQuery]:
@@ -123,15 +123,15 @@ class Listener(StreamingQueryListener):
         java_query = self._session.streams._jsqm.get(query_id)  # noqa: SLF001
         if java_query is not None:
             query = ClassicQuery(self._session._jvm, java_query)  # noqa: SLF001
-            self._queries.started(query, started_at_ms=time_ms(started_at), spark=self._facts)
+            self._queries.note_start(query, started_at_ms=parse_time_ms(started_at), spark=self._facts)
 
     def progress(self, run_id: str, progress_json: str) -> None:
         """A batch has ended."""
-        self._queries.progressed(run_id, progress_json)
+        self._queries.note_progress(run_id, progress_json)
 
     def end(self, query_id: str, run_id: str, message: str | None, condition: str | None) -> None:
         """A query has ended."""
-        self._queries.terminated(query_id, run_id, message=message, condition=condition)
+        self._queries.note_end(query_id, run_id, message=message, condition=condition)
 
     def report(self, error: Exception) -> None:
         """Note what went wrong in a callback."""
@@ -178,7 +178,7 @@ class _JavaEvents:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         try:
             ids = event.id().toString(), event.runId().toString()
-            self._listener.end(*ids, _value(event.exception()), _value(event.errorClassOnException()))
+            self._listener.end(*ids, _unwrap(event.exception()), _unwrap(event.errorClassOnException()))
         except Exception as error:  # noqa: BLE001
             self._listener.report(error)
 
@@ -188,7 +188,7 @@ class _JavaEvents:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-def _value(option: Any) -> str | None:
+def _unwrap(option: Any) -> str | None:
     """What is in an Option of Scala."""
     if option.isDefined():
         return str(option.get())

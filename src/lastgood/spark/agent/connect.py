@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .failures import failure_of_error
+from .failures import make_failure_of_error
 from .queries import Queries
 
 POLL_SECONDS = 1.0
@@ -50,7 +50,7 @@ class ConnectQuery:
         if error is None:
             self._failure = None
         else:
-            self._failure = failure_of_error(error)
+            self._failure = make_failure_of_error(error)
 
     def fill_in_topic_ids(self, sources: Sequence[dict[str, Any]]) -> None:
         """A client of Spark Connect has no way to the broker."""
@@ -102,7 +102,7 @@ class Poller:
         """Look at a query from now on; where it checkpoints to is what Spark Connect tells nobody."""
         added = ConnectQuery(query, checkpoint)
         self._running.append(added)
-        self._queries.started(added, started_at_ms=int(time.time() * 1000), spark=self._facts)
+        self._queries.note_start(added, started_at_ms=int(time.time() * 1000), spark=self._facts)
 
     def _run(self) -> None:
         is_last = False
@@ -120,9 +120,9 @@ class Poller:
             is_active = not is_stopped and query.is_active()  # before its progress, so that none comes after the end
             if not is_stopped:
                 for progress_json in query.new_progress():
-                    self._queries.progressed(query.run_id, progress_json)
+                    self._queries.note_progress(query.run_id, progress_json)
             if not is_active:
                 if not is_stopped:
                     query.ask_failure()
                 self._running.remove(query)
-                self._queries.terminated(query.query_id, query.run_id, message=None, condition=None)
+                self._queries.note_end(query.query_id, query.run_id, message=None, condition=None)

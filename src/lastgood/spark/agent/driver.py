@@ -31,7 +31,7 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=_FOLDER, exist_ok=True)
 
 
-def process_started_at_ms() -> int:
+def find_process_start_ms() -> int:
     """When this process was started; together with its id it is the name of the process.
 
     On Linux the kernel's answer, the same for everybody who asks; elsewhere the time when the agent was loaded.
@@ -45,9 +45,9 @@ def process_started_at_ms() -> int:
         return _LOADED_MS
 
 
-def file_stem() -> str:
+def make_file_stem() -> str:
     """Begins the name of each file of this process: no other process of this machine has it."""
-    return f"{process_started_at_ms():013d}-{os.getpid()}"
+    return f"{find_process_start_ms():013d}-{os.getpid()}"
 
 
 def report_trouble(error: BaseException) -> None:
@@ -76,14 +76,14 @@ class Heartbeat:
             facts: What changes: gives the fields beside those of the process.
             beat_seconds: Time between two.
         """
-        self._file = folder / f"{file_stem()}.driver.json"
+        self._file = folder / f"{make_file_stem()}.driver.json"
         self._facts = facts
         self._beat_seconds = beat_seconds
         self._process = {
             "format_version": FORMAT_VERSION,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "process_started_at_ms": process_started_at_ms(),
+            "process_started_at_ms": find_process_start_ms(),
             "python": platform.python_version(),
         }
         self._ended = threading.Event()

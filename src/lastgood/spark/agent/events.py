@@ -26,7 +26,7 @@ _STATE_FIELDS = {
 }
 
 
-def time_ms(text: str | None) -> int | None:
+def parse_time_ms(text: str | None) -> int | None:
     """Milliseconds since 1970 of a time as Spark writes it, such as `2026-11-21T00:04:10.042Z`; None if it is none."""
     if not text:
         return None
@@ -37,7 +37,7 @@ def time_ms(text: str | None) -> int | None:
     return round(at.timestamp() * 1000)
 
 
-def subscription(description: str) -> dict[str, str] | None:
+def parse_subscription(description: str) -> dict[str, str] | None:
     """What a Kafka source reads, from the description of the source; None for other sources."""
     found = _KAFKA.fullmatch(description)
     if found is None:
@@ -45,13 +45,13 @@ def subscription(description: str) -> dict[str, str] | None:
     return {"kind": _SUBSCRIPTIONS[found[1]], "value": found[2]}
 
 
-def record(kind: str, at_ms: int, *, query_id: str | None, run_id: str | None, **fields: Any) -> dict[str, Any]:
+def make_record(kind: str, at_ms: int, *, query_id: str | None, run_id: str | None, **fields: Any) -> dict[str, Any]:
     """A record with the fields that all have."""
     common = {"kind": kind, "format_version": FORMAT_VERSION, "recorded_at_ms": at_ms}
     return {**common, "query_id": query_id, "run_id": run_id, **fields}
 
 
-def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dict[str, Any]:
+def make_progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dict[str, Any]:
     """The record of a finished batch.
 
     Args:
@@ -68,7 +68,7 @@ def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dic
         {field: operator.get(name) for field, name in _STATE_FIELDS.items()}
         for operator in told.get("stateOperators") or ()
     ]
-    return record(
+    return make_record(
         "progress",
         at_ms,
         query_id=told["id"],
@@ -76,28 +76,28 @@ def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dic
         query_name=told.get("name"),
         checkpoint=checkpoint,
         batch_id=told["batchId"],
-        trigger_at_ms=time_ms(told.get("timestamp")),
+        trigger_at_ms=parse_time_ms(told.get("timestamp")),
         batch_duration_ms=duration,
         duration_ms=dict(durations),
         num_input_rows=told.get("numInputRows"),
-        batch_watermark_ms=time_ms(event_time.get("watermark")),
-        event_time_min_ms=time_ms(event_time.get("min")),
-        event_time_max_ms=time_ms(event_time.get("max")),
-        event_time_avg_ms=time_ms(event_time.get("avg")),
-        sources=[_source(source) for source in told.get("sources") or ()],
+        batch_watermark_ms=parse_time_ms(event_time.get("watermark")),
+        event_time_min_ms=parse_time_ms(event_time.get("min")),
+        event_time_max_ms=parse_time_ms(event_time.get("max")),
+        event_time_avg_ms=parse_time_ms(event_time.get("avg")),
+        sources=[_make_source(source) for source in told.get("sources") or ()],
         state_operators=state_operators,
-        sink=_sink(told.get("sink") or {}),
+        sink=_make_sink(told.get("sink") or {}),
     )
 
 
-def _source(told: Mapping[str, Any]) -> dict[str, Any]:
+def _make_source(told: Mapping[str, Any]) -> dict[str, Any]:
     description = told.get("description") or ""
     return {
         "description": description,
-        "subscription": subscription(description),
-        "start_offset": _offset(told.get("startOffset")),
-        "end_offset": _offset(told.get("endOffset")),
-        "latest_offset": _offset(told.get("latestOffset")),
+        "subscription": parse_subscription(description),
+        "start_offset": _parse_offset(told.get("startOffset")),
+        "end_offset": _parse_offset(told.get("endOffset")),
+        "latest_offset": _parse_offset(told.get("latestOffset")),
         "num_input_rows": told.get("numInputRows"),
         "topic_ids": None,
         "topic_ids_at_ms": None,
@@ -105,7 +105,7 @@ def _source(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _offset(told: Any) -> Any:
+def _parse_offset(told: Any) -> Any:
     """An offset is JSON; where Spark hands it over as text, it is read."""
     if not isinstance(told, str):
         return told
@@ -115,7 +115,7 @@ def _offset(told: Any) -> Any:
         return told
 
 
-def _sink(told: Mapping[str, Any]) -> dict[str, Any]:
+def _make_sink(told: Mapping[str, Any]) -> dict[str, Any]:
     rows = told.get("numOutputRows")
     return {
         "description": told.get("description"),
@@ -124,7 +124,7 @@ def _sink(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def offsets(text: str | None) -> list[Any]:
+def parse_offsets(text: str | None) -> list[Any]:
     """One value per source from the text `[OFFSET, OFFSET]` of a StreamingQueryException; None where there is `-`."""
     rest = (text or "").strip()
     if not (rest.startswith("[") and rest.endswith("]")):

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .events import offsets
+from .events import parse_offsets
 
 TEXT_MAX = 65_536
 CAUSES_MAX = 20
@@ -26,7 +26,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _UNTOLD = "STREAM_FAILED"  # that a query failed: the exception says so by being there
 
 
-def failure(causes: list[dict[str, Any]], condition: str | None = None) -> dict[str, Any]:
+def make_failure(causes: list[dict[str, Any]], condition: str | None = None) -> dict[str, Any]:
     """A failure from its causes, outermost first; `condition` is what Spark itself calls it, if it says so."""
     if not condition:
         known = [cause["condition"] for cause in causes if cause["condition"] not in (None, _UNTOLD)]
@@ -40,13 +40,13 @@ def failure(causes: list[dict[str, Any]], condition: str | None = None) -> dict[
     }
 
 
-def failure_of_error(error: BaseException) -> dict[str, Any]:
+def make_failure_of_error(error: BaseException) -> dict[str, Any]:
     """The failure that a Python exception stands for, with what it holds of Java."""
-    causes = _python_causes(error)
-    return failure((causes + _python_cause_in(causes[-1]))[:CAUSES_MAX])
+    causes = _list_python_causes(error)
+    return make_failure((causes + _parse_python_cause(causes[-1]))[:CAUSES_MAX])
 
 
-def failure_of_query(exception: Any, query_id: str, condition: str | None) -> dict[str, Any]:
+def make_failure_of_query(exception: Any, query_id: str, condition: str | None) -> dict[str, Any]:
     """The failure of a query of a classic session.
 
     Args:
@@ -54,21 +54,25 @@ def failure_of_query(exception: Any, query_id: str, condition: str | None) -> di
         query_id: Its id.
         condition: What its terminated event says.
     """
-    causes = _java_causes(exception)
+    causes = _list_java_causes(exception)
     raised = _foreach_batch_errors.get(query_id)
     if raised is not None and causes[-1]["class_name"].startswith("py4j."):
         causes = causes + raised
-    told = failure((causes + _python_cause_in(causes[-1]))[:CAUSES_MAX], condition)
-    return {**told, "start_offsets": offsets(exception.startOffset()), "end_offsets": offsets(exception.endOffset())}
+    told = make_failure((causes + _parse_python_cause(causes[-1]))[:CAUSES_MAX], condition)
+    return {
+        **told,
+        "start_offsets": parse_offsets(exception.startOffset()),
+        "end_offsets": parse_offsets(exception.endOffset()),
+    }
 
 
-def failure_as_told(message: str, condition: str | None) -> dict[str, Any]:
+def make_failure_as_told(message: str, condition: str | None) -> dict[str, Any]:
     """The failure of a query of which nothing is known but what its terminated event says."""
-    cause = _cause("java", None, message, condition)
-    return failure([cause, *_python_cause_in(cause)], condition)
+    cause = _make_cause("java", None, message, condition)
+    return make_failure([cause, *_parse_python_cause(cause)], condition)
 
 
-def run_of(told: dict[str, Any]) -> tuple[str | None, str | None]:
+def find_run(told: dict[str, Any]) -> tuple[str | None, str | None]:
     """Query id and run id of the query whose end is the failure; None where it is something else."""
     for cause in told["causes"]:
         if cause["condition"] == _UNTOLD:
@@ -76,7 +80,7 @@ def run_of(told: dict[str, Any]) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _cause(language: str, name: str | None, message: str | None, condition: str | None) -> dict[str, Any]:
+def _make_cause(language: str, name: str | None, message: str | None, condition: str | None) -> dict[str, Any]:
     return {
         "language": language,
         "class_name": name,
@@ -87,25 +91,25 @@ def _cause(language: str, name: str | None, message: str | None, condition: str 
     }
 
 
-def _java_causes(exception: Any) -> list[dict[str, Any]]:
+def _list_java_causes(exception: Any) -> list[dict[str, Any]]:
     causes: list[dict[str, Any]] = []
     while exception is not None and len(causes) < CAUSES_MAX:
-        condition = _asked(exception, "getCondition") or _asked(exception, "getErrorClass")
-        cause = _cause("java", exception.getClass().getName(), exception.getMessage(), condition)
+        condition = _ask(exception, "getCondition") or _ask(exception, "getErrorClass")
+        cause = _make_cause("java", exception.getClass().getName(), exception.getMessage(), condition)
         if condition is not None:
-            cause["message_parameters"] = _short(_asked(exception, "getMessageParameters"))
+            cause["message_parameters"] = _select_short(_ask(exception, "getMessageParameters"))
         causes.append(cause)
         exception = exception.getCause()
     return causes
 
 
-def _short(parameters: Any) -> dict[str, str]:
+def _select_short(parameters: Any) -> dict[str, str]:
     """Those that are values; whole messages of causes are parameters, too, and stand in the message already."""
     known = {str(name): str(value) for name, value in dict(parameters or {}).items() if value is not None}
     return {name: value for name, value in known.items() if len(value) <= _PARAMETER_MAX}
 
 
-def _asked(exception: Any, method: str) -> Any:
+def _ask(exception: Any, method: str) -> Any:
     """What a method of a Java exception answers; None where its class has no such method."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a Connect client has no py4j
 
@@ -115,38 +119,38 @@ def _asked(exception: Any, method: str) -> Any:
         return None
 
 
-def _python_causes(error: BaseException | None) -> list[dict[str, Any]]:
+def _list_python_causes(error: BaseException | None) -> list[dict[str, Any]]:
     causes: list[dict[str, Any]] = []
     while error is not None and len(causes) < CAUSES_MAX:
         java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
         name = f"{type(error).__module__}.{type(error).__qualname__}".replace("builtins.", "", 1)
         condition = None
         if java is None:
-            condition = _condition(error)
-        cause = _cause("python", name, _text(error), condition)
+            condition = _find_condition(error)
+        cause = _make_cause("python", name, _format_error(error), condition)
         if condition is not None:
-            cause["message_parameters"] = _short(error.getMessageParameters())  # type: ignore[attr-defined]  # as above
+            cause["message_parameters"] = _select_short(error.getMessageParameters())  # type: ignore[attr-defined]  # as above
         lines = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
         cause["traceback"] = "".join(lines)[:TEXT_MAX]
         causes.append(cause)
         if java is None:
-            inner = _server_causes(error)
+            inner = _list_server_causes(error)
         else:
-            inner = _java_causes(java)
+            inner = _list_java_causes(java)
         if inner:
             return causes + inner
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return causes
 
 
-def _text(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - a class of the user's
         return f"({type(broken).__name__} in its __str__)"
 
 
-def _condition(error: BaseException) -> str | None:
+def _find_condition(error: BaseException) -> str | None:
     """What Spark Connect calls it."""
     ask = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     if ask is None or not type(error).__module__.startswith("pyspark."):
@@ -155,19 +159,19 @@ def _condition(error: BaseException) -> str | None:
     return found or None
 
 
-def _server_causes(error: BaseException) -> list[dict[str, Any]]:
+def _list_server_causes(error: BaseException) -> list[dict[str, Any]]:
     """The causes in a Spark Connect server, of which it hands over no more than Java's stack trace."""
     if not type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
         return []
-    stack = getattr(error, "_stacktrace", None) or _text(error).partition(_SERVER_STACK)[2]
+    stack = getattr(error, "_stacktrace", None) or _format_error(error).partition(_SERVER_STACK)[2]
     causes = []
     for found in _JAVA_CAUSE.finditer(stack):
         condition = _CONDITION.match(found["message"] or "")
-        causes.append(_cause("java", found["name"], found["message"], condition and condition[1]))
+        causes.append(_make_cause("java", found["name"], found["message"], condition and condition[1]))
     return causes[:CAUSES_MAX]
 
 
-def _python_cause_in(cause: dict[str, Any]) -> list[dict[str, Any]]:
+def _parse_python_cause(cause: dict[str, Any]) -> list[dict[str, Any]]:
     """The Python exception whose traceback Spark has put into a message: that of a worker has no other way to us."""
     message: str = cause["message"]
     if cause["language"] != "java" or _TRACEBACK not in message:
@@ -180,7 +184,7 @@ def _python_cause_in(cause: dict[str, Any]) -> list[dict[str, Any]]:
         found = _PYTHON_ERROR.fullmatch("\n".join(lines[first:]).strip())
     if found is None:
         return []
-    inner = _cause("python", found["name"], _SQLSTATE.sub("", found["message"] or ""), None)
+    inner = _make_cause("python", found["name"], _SQLSTATE.sub("", found["message"] or ""), None)
     inner["traceback"] = _TRACEBACK + told
     return [inner]
 
@@ -201,11 +205,11 @@ def keep_foreach_batch_errors() -> None:
 
     with _patching:
         if _MARK not in vars(ForeachBatchFunction):
-            ForeachBatchFunction.call = _keeping_errors(ForeachBatchFunction.call)  # type: ignore[method-assign]
+            ForeachBatchFunction.call = _keep_errors(ForeachBatchFunction.call)  # type: ignore[method-assign]
             setattr(ForeachBatchFunction, _MARK, True)
 
 
-def _keeping_errors(call: Callable[..., None]) -> Callable[..., None]:
+def _keep_errors(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
     def kept(function: Any, jdf: Any, batch_id: int) -> None:
         try:
@@ -224,6 +228,6 @@ def _keep(jdf: Any, error: Exception) -> None:
         if query_id is not None:
             while len(_foreach_batch_errors) >= _ERRORS_MAX:
                 _foreach_batch_errors.pop(next(iter(_foreach_batch_errors)), None)
-            _foreach_batch_errors[query_id] = _python_causes(error)
+            _foreach_batch_errors[query_id] = _list_python_causes(error)
     except Exception:  # noqa: BLE001 - Java may be dying: the text that Spark keeps has to do
         ...

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .driver import FILE, file_stem, make_private
+from .driver import FILE, make_file_stem, make_private
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
 FILES_MAX = 8
@@ -18,9 +18,9 @@ RECORD_FILE = re.compile(r"\d{13}-\d+\.\d{6}\.jsonl")
 """`PROCESS STARTED IN MS-PID.NUMBER.jsonl`: in the order of their names they are in the order of time."""
 
 
-def record_file_name(number: int) -> str:
+def name_record_file(number: int) -> str:
     """Name of the `number`-th file of this process."""
-    return f"{file_stem()}.{number:06d}.jsonl"
+    return f"{make_file_stem()}.{number:06d}.jsonl"
 
 
 def encode_records(records: Iterable[dict[str, Any]]) -> bytes:
@@ -28,7 +28,7 @@ def encode_records(records: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records)
 
 
-def surplus(names: Iterable[str], files_max: int) -> list[str]:
+def list_surplus(names: Iterable[str], files_max: int) -> list[str]:
     """The files that have to go so that `files_max` stay: the oldest."""
     return sorted(name for name in names if RECORD_FILE.fullmatch(name))[:-files_max]
 
@@ -110,7 +110,7 @@ class RecordFileWriter:
         self._size = 0
         folder = self._open_folder(self._folder)
         try:
-            for name in surplus(os.listdir(folder), self._files_max - 1):  # noqa: PTH208 - it is open
+            for name in list_surplus(os.listdir(folder), self._files_max - 1):  # noqa: PTH208 - it is open
                 with contextlib.suppress(FileNotFoundError):
                     # Safe: only names that a recorder gives, the oldest of them, beyond as many as are kept.
                     os.unlink(name, dir_fd=folder)
@@ -123,7 +123,7 @@ class RecordFileWriter:
         while True:
             self._number += 1
             try:
-                return os.open(record_file_name(self._number), flags, self._mode, dir_fd=folder)
+                return os.open(name_record_file(self._number), flags, self._mode, dir_fd=folder)
             except FileExistsError:  # another recorder of this process
                 continue
 

@@ -49,7 +49,7 @@ class _Agent:
 _agent = _Agent()
 
 
-def instrumented_spec(asking: object, name: str, path: Any, target: Any) -> ModuleSpec | None:
+def find_instrumented_spec(asking: object, name: str, path: Any, target: Any) -> ModuleSpec | None:
     """The spec that the other finders have for `name`, with a loader that instruments the module.
 
     Args:

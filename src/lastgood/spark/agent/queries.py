@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from . import events
-from .failures import failure_as_told, failure_of_error, run_of
+from .failures import find_run, make_failure_as_told, make_failure_of_error
 from .writer import Writer
 
 _EVENT_BYTES = 1024
@@ -62,23 +62,23 @@ class Queries:
         with self._lock:
             return run_id in self._running
 
-    def started(self, query: Query, *, started_at_ms: int | None, spark: Mapping[str, str | None]) -> None:
+    def note_start(self, query: Query, *, started_at_ms: int | None, spark: Mapping[str, str | None]) -> None:
         """A run begins; `spark` holds `spark_version` and `application_id`."""
         with self._lock:
             self._running[query.run_id] = query
-        fields = {**_names(query), "started_at_ms": started_at_ms, **spark}
+        fields = {**_get_names(query), "started_at_ms": started_at_ms, **spark}
         self._put("started", query.query_id, query.run_id, fields)
 
-    def progressed(self, run_id: str, progress_json: str) -> None:
+    def note_progress(self, run_id: str, progress_json: str) -> None:
         """A batch has ended; `progress_json` is its StreamingQueryProgress."""
-        at_ms = _now_ms()
+        at_ms = _read_clock_ms()
         with self._lock:
             query = self._running.get(run_id)
         self.writer.put(lambda: [self._progress(query, progress_json, at_ms)], _EVENT_BYTES + len(progress_json))
 
-    def terminated(self, query_id: str, run_id: str, *, message: str | None, condition: str | None) -> None:
+    def note_end(self, query_id: str, run_id: str, *, message: str | None, condition: str | None) -> None:
         """A run has ended; `message` and `condition` are those of its event. Only the first call for a run counts."""
-        at_ms = _now_ms()
+        at_ms = _read_clock_ms()
         with self._lock:
             query = self._running.pop(run_id, None)
             if run_id in self._ended:
@@ -90,7 +90,7 @@ class Queries:
             return
         failure = None
         if message is not None:
-            failure = failure_as_told(message, condition)
+            failure = make_failure_as_told(message, condition)
         told = {"query_name": None, "checkpoint": None, "batch_id": None, "failure": failure}
         self._put("terminated", query_id, run_id, told)
 
@@ -98,27 +98,27 @@ class Queries:
         """A query could not even be started."""
         self._fail("start_failed", query_name, checkpoint, error)
 
-    def crashed(self, error: BaseException) -> None:
+    def note_crash(self, error: BaseException) -> None:
         """An exception that nobody caught ends the driver."""
         self._fail("crashed", None, None, error)
 
     def _fail(self, kind: str, query_name: str | None, checkpoint: str | None, error: BaseException) -> None:
-        at_ms = _now_ms()
+        at_ms = _read_clock_ms()
 
         def make() -> list[dict[str, Any]]:
-            failure = failure_of_error(error)
+            failure = make_failure_of_error(error)
             told = {"query_name": query_name, "checkpoint": checkpoint, "failure": failure}
-            query_id, run_id = run_of(failure)
-            return [events.record(kind, at_ms, query_id=query_id, run_id=run_id, **told)]
+            query_id, run_id = find_run(failure)
+            return [events.make_record(kind, at_ms, query_id=query_id, run_id=run_id, **told)]
 
         self.writer.put(make, _EVENT_BYTES)
 
     def _put(self, kind: str, query_id: str | None, run_id: str | None, fields: dict[str, Any]) -> None:
-        made = events.record(kind, _now_ms(), query_id=query_id, run_id=run_id, **fields)
+        made = events.make_record(kind, _read_clock_ms(), query_id=query_id, run_id=run_id, **fields)
         self.writer.put(lambda: [made], _EVENT_BYTES)
 
     def _progress(self, query: Query | None, progress_json: str, at_ms: int) -> dict[str, Any]:
-        made = events.progress(json.loads(progress_json), None if query is None else query.checkpoint, at_ms)
+        made = events.make_progress(json.loads(progress_json), None if query is None else query.checkpoint, at_ms)
         if query is not None:
             try:
                 query.fill_in_topic_ids(made["sources"])
@@ -129,7 +129,7 @@ class Queries:
     def _terminated(self, query: Query, message: str | None, condition: str | None, at_ms: int) -> dict[str, Any]:
         failure = None
         if message is not None:
-            failure = failure_as_told(message, condition)
+            failure = make_failure_as_told(message, condition)
         batch_id = None
         try:
             failure = query.failure(condition) or failure
@@ -137,13 +137,13 @@ class Queries:
             query.close()
         except Exception as error:  # noqa: BLE001 - Java may be gone: what the event says has to do
             self.writer.report(error)
-        fields = {**_names(query), "batch_id": batch_id, "failure": failure}
-        return events.record("terminated", at_ms, query_id=query.query_id, run_id=query.run_id, **fields)
+        fields = {**_get_names(query), "batch_id": batch_id, "failure": failure}
+        return events.make_record("terminated", at_ms, query_id=query.query_id, run_id=query.run_id, **fields)
 
 
-def _names(query: Query) -> dict[str, Any]:
+def _get_names(query: Query) -> dict[str, Any]:
     return {"query_name": query.query_name, "checkpoint": query.checkpoint}
 
 
-def _now_ms() -> int:
+def _read_clock_ms() -> int:
     return int(time.time() * 1000)

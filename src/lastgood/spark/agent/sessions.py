@@ -31,7 +31,7 @@ def is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def attachment(session: Any, queries: Queries) -> Attachment:
+def make_attachment(session: Any, queries: Queries) -> Attachment:
     """A way to listen to this session."""
     if is_connect(session):
         from .connect import Poller  # noqa: PLC0415 - each kind needs parts of pyspark that the other lacks
@@ -62,7 +62,7 @@ def detach(attachments: Sequence[Attachment], writer: Writer, seconds: float) ->
         thread.join(seconds)
 
 
-def identity(session: Any) -> int:
+def identify_session(session: Any) -> int:
     """The same number for every Python object that stands for the same session."""
     if is_connect(session):
         return id(session)

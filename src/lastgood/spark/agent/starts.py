@@ -82,12 +82,12 @@ def watch(module: ModuleType) -> None:
         return
     setattr(writer, _MARK, True)
     for name, options_of in _TELLING.items():
-        setattr(writer, name, _remembered(getattr(writer, name), options_of))
+        setattr(writer, name, _wrap_options(getattr(writer, name), options_of))
     for name in ("start", "toTable"):
-        setattr(writer, name, _watched(getattr(writer, name)))
+        setattr(writer, name, _wrap_start(getattr(writer, name)))
 
 
-def _remembered(method: Callable[..., Any], options_of: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
+def _wrap_options(method: Callable[..., Any], options_of: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
     """Spark gives options away and never back: keep them with the writer as well."""
 
     @functools.wraps(method)
@@ -99,7 +99,7 @@ def _remembered(method: Callable[..., Any], options_of: Callable[..., dict[str, 
     return told
 
 
-def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_start(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def start(writer: Any, *args: Any, **kwargs: Any) -> Any:
         observers = list(_observers)

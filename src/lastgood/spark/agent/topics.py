@@ -41,7 +41,7 @@ class KafkaTopics:
             plan: The query's analyzed logical plan, in Java.
         """
         self._jvm = jvm
-        leaves = (dict(leaf) for leaf in _kafka_options(plan))
+        leaves = (dict(leaf) for leaf in _list_kafka_options(plan))
         self._brokers = [KafkaAdmin(jvm, options) for options in leaves if _BOOTSTRAP in options]
 
     def fill_in(self, sources: Iterable[dict[str, Any]]) -> None:
@@ -61,7 +61,7 @@ class KafkaTopics:
             broker.close()
 
 
-def _kafka_options(plan: Any) -> Iterable[Any]:
+def _list_kafka_options(plan: Any) -> Iterable[Any]:
     """The options of each Kafka source in a plan; Java's map has its keys in lower case, as Kafka's are."""
     leaves = plan.collectLeaves()
     for number in range(leaves.size()):
@@ -85,7 +85,7 @@ class KafkaAdmin:
     def serves(self, told: Mapping[str, str]) -> bool:
         """Whether a source with this subscription reads from here."""
         own = self._options.get(_OPTIONS[told["kind"]])
-        return own is not None and (told["kind"] == "assign" or _words(own) == _words(told["value"]))
+        return own is not None and (told["kind"] == "assign" or _split_words(own) == _split_words(told["value"]))
 
     def topic_ids(self, topics: Iterable[str]) -> tuple[dict[str, str | None] | None, int | None]:
         """The id of each topic, and when the broker said so; the last answer where it is young enough."""
@@ -96,7 +96,10 @@ class KafkaAdmin:
         self._ask_at = time.monotonic() + AFTER_TROUBLE_SECONDS
         self._known = (None, None)
         described = self._described(sorted(wanted))
-        self._known = ({topic: topic_id(each.topicId().toString()) for topic, each in described.items()}, _now_ms())
+        self._known = (
+            {topic: translate_topic_id(each.topicId().toString()) for topic, each in described.items()},
+            _read_clock_ms(),
+        )
         self._ask_at = time.monotonic() + ASK_SECONDS
         return self._known
 
@@ -141,16 +144,16 @@ class KafkaAdmin:
         return self._admin
 
 
-def topic_id(told: str) -> str | None:
+def translate_topic_id(told: str) -> str | None:
     """A topic id in the base64 of confluent-kafka, `+` and `/`, where Java has `-` and `_`; None if there is none."""
     if told == _NO_ID:
         return None
     return told.replace("-", "+").replace("_", "/")
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return sorted(word.strip() for word in text.split(","))
 
 
-def _now_ms() -> int:
+def _read_clock_ms() -> int:
     return int(time.time() * 1000)

@@ -9,10 +9,10 @@ from foreign import Lines
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.query.observation import Observation
-from lastgood.query.prediction.delta_source import opening, reading
+from lastgood.query.prediction.delta_source import open_table, read_range
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import StartStage, StoppedError
-from lastgood.query.prediction.source_replay import taken_for_tables
+from lastgood.query.prediction.source_replay import list_taken_for_tables
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -28,7 +28,7 @@ def offset(version: int, *, starting: bool = False, table_id: str = "id") -> Del
 
 def error(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fails: bool = True) -> str | None:
     try:
-        assert reading(table, start, end, fail_on_data_loss=fails) is None
+        assert read_range(table, start, end, fail_on_data_loss=fails) is None
     except StoppedError as stopped:
         return stopped.stop.error if stopped.stop.stage is StartStage.START else "not at the start"
     return None
@@ -58,8 +58,8 @@ def test_another_table_is_refused() -> None:
 
 def test_what_nobody_knows_is_said() -> None:
     silent = DeltaFacts("/t", exists=None, unknown="no answer")
-    assert reading(silent, offset(3), offset(5), fail_on_data_loss=True) == "/t: no answer"
-    beyond = reading(WHOLE, offset(12), offset(13), fail_on_data_loss=False)
+    assert read_range(silent, offset(3), offset(5), fail_on_data_loss=True) == "/t: no answer"
+    beyond = read_range(WHOLE, offset(12), offset(13), fail_on_data_loss=False)
     assert beyond == "/t: versions 10 to 11 have vanished"
 
 
@@ -70,9 +70,9 @@ def test_table_that_ends_before_what_was_read_stops_the_query() -> None:
 
 def test_missing_table_is_missed_by_the_application_itself() -> None:
     with pytest.raises(StoppedError) as stopped:
-        opening(DeltaFacts("/t", exists=False))
+        open_table(DeltaFacts("/t", exists=False))
     assert stopped.value.stop.error == "DELTA_SCHEMA_NOT_SET"
-    opening(WHOLE)
+    open_table(WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_that_a_table_is_as_it_was_read_is_assumed_where_nobody_has_looked(tmp_p
     """An older copy of it has the same id; written on, it has other rows under the versions that were read."""
     CheckpointBuilder(tmp_path, Lines([offset(4).to_text()])).run(1)
     world = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
-    (told,) = taken_for_tables(world)
+    (told,) = list_taken_for_tables(world)
     assert told.startswith("the assumption that the table of source 0 is as it was read")
-    assert taken_for_tables(replace(world, tables={"0": WHOLE})) == []
+    assert list_taken_for_tables(replace(world, tables={"0": WHOLE})) == []

@@ -10,7 +10,7 @@ from predicting import report, reports
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS
-from lastgood.query.prediction.state_partitions import Repinned, repinned
+from lastgood.query.prediction.state_partitions import Repinned, find_repinned
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[3] / "corpus" / "cases"
@@ -52,7 +52,7 @@ def test_plan_with_fewer_partitions_forgets_without_a_word(name: str, tmp_path: 
 
 def test_plans_that_agree_with_each_other_are_no_news(tmp_path: Path) -> None:
     folder = pinned(HDFS, 2, tmp_path)
-    assert repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == []
+    assert find_repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == []
 
 
 def test_state_that_has_been_repartitioned_has_what_the_newest_plan_pins(tmp_path: Path) -> None:
@@ -60,6 +60,6 @@ def test_state_that_has_been_repartitioned_has_what_the_newest_plan_pins(tmp_pat
     metadata = folder / "state/0/_metadata/metadata"
     metadata.write_text(metadata.read_text().replace('"numPartitions":2', '"numPartitions":3'))
     metadata.with_name(".metadata.crc").unlink(missing_ok=True)
-    assert repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == []
+    assert find_repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == []
     metadata.write_text(metadata.read_text().replace('"numPartitions":3', '"numPartitions":2'))
-    assert repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == [Repinned(0, 2, 3)]
+    assert find_repinned(read_checkpoint(LocalStorage(), parse_location(str(folder)))) == [Repinned(0, 2, 3)]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from lastgood.delta_log.actions import TableCommit, Transaction
-from lastgood.sinks.delta.history import History, history_of
+from lastgood.sinks.delta.history import History, trace_history
 
 Q = "query"
 
@@ -72,58 +72,58 @@ def live(history: History) -> dict[int, list[int]]:
 
 
 def test_every_batch_is_a_version() -> None:
-    history = history_of(commits(w(0), other(), w(1), empty(2)), Q)
+    history = trace_history(commits(w(0), other(), w(1), empty(2)), Q)
     assert history.shown.batch_id == 2
     assert live(history) == {0: [0], 1: [2], 2: [3]}
     assert history.last_version == 3
 
 
 def test_batches_of_others_do_not_count() -> None:
-    history = history_of(commits(w(0), w(7, app="other")), Q)
+    history = trace_history(commits(w(0), w(7, app="other")), Q)
     assert live(history) == {0: [0]}
     assert history.shown.batch_id == 0
 
 
 def test_query_that_never_wrote_shows_nothing() -> None:
-    history = history_of(commits(other(), other()), Q)
+    history = trace_history(commits(other(), other()), Q)
     assert (history.shown.batch_id, history.shown.is_from_before, history.last_version) == (None, False, None)
 
 
 def test_restore_takes_batches_back_and_the_marker_says_nothing() -> None:
-    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1)), Q)
+    history = trace_history(commits(w(0), w(1), w(2), w(3), restore(1)), Q)
     assert history.shown.batch_id == 1
     assert live(history) == {0: [0], 1: [1]}
     assert history.restored
 
 
 def test_restore_with_a_lowered_marker_opens_the_batches_again() -> None:
-    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1, rewind=1), w(2), w(3)), Q)
+    history = trace_history(commits(w(0), w(1), w(2), w(3), restore(1, rewind=1), w(2), w(3)), Q)
     assert history.shown.batch_id == 3
     assert live(history) == {0: [0], 1: [1], 2: [5], 3: [6]}
     assert [batch.is_live for batch in history.batches] == [True, True, False, False, True, True]
 
 
 def test_marker_that_is_lowered_later_changes_nothing_more() -> None:
-    history = history_of(commits(w(0), w(1), w(2), restore(0), marker(0)), Q)
+    history = trace_history(commits(w(0), w(1), w(2), restore(0), marker(0)), Q)
     assert history.shown.batch_id == 0
     assert live(history) == {0: [0]}
 
 
 def test_restore_forward_revives_what_was_taken_back() -> None:
-    history = history_of(commits(w(0), w(1), w(2), restore(0), restore(2)), Q)
+    history = trace_history(commits(w(0), w(1), w(2), restore(0), restore(2)), Q)
     assert history.shown.batch_id == 2
     assert live(history) == {0: [0], 1: [1], 2: [2]}
 
 
 def test_batch_after_a_restore_without_a_lowered_marker_leaves_a_hole() -> None:
-    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1), w(4)), Q)
+    history = trace_history(commits(w(0), w(1), w(2), w(3), restore(1), w(4)), Q)
     assert history.shown.batch_id == 4
     assert live(history) == {0: [0], 1: [1], 4: [5]}
 
 
 def test_files_taken_back_with_the_marker_are_a_batch_taken_back() -> None:
     unpublish = TableCommit(0, operation="DELETE", transactions=(Transaction(Q, 2),), removed=frozenset({"query3"}))
-    history = history_of(commits(w(2), w(3), other(), unpublish), Q)
+    history = trace_history(commits(w(2), w(3), other(), unpublish), Q)
     assert history.shown.batch_id == 2
     assert live(history) == {2: [0]}
 
@@ -136,59 +136,59 @@ def test_delete_that_had_to_rewrite_files_takes_back_too() -> None:
         removed=frozenset({"query2"}),
         added=frozenset({"rest"}),
     )
-    assert history_of(commits(w(1), w(2), delete), Q).shown.batch_id == 1
+    assert trace_history(commits(w(1), w(2), delete), Q).shown.batch_id == 1
 
 
 def test_lower_number_with_new_rows_is_a_write_that_nobody_skipped() -> None:
-    history = history_of(commits(w(4), w(5), w(0, "n0", operation="WRITE")), Q)
+    history = trace_history(commits(w(4), w(5), w(0, "n0", operation="WRITE")), Q)
     assert history.shown.batch_id == 0
     assert live(history) == {4: [0], 5: [1], 0: [2]}
 
 
 def test_batch_that_was_written_twice_stands_twice() -> None:
-    history = history_of(commits(w(0), w(1, "a"), w(1, "b")), Q)
+    history = trace_history(commits(w(0), w(1, "a"), w(1, "b")), Q)
     assert live(history) == {0: [0], 1: [1, 2]}
 
 
 def test_marker_that_is_put_in_again_is_no_batch() -> None:
-    history = history_of(commits(w(0), w(1), marker(1)), Q)
+    history = trace_history(commits(w(0), w(1), marker(1)), Q)
     assert live(history) == {0: [0], 1: [1]}
 
 
 def test_complete_mode_replaces_rows_and_takes_nothing_back() -> None:
-    history = history_of(commits(w(0, "a"), w(1, "b", removes="a"), w(2, "c", removes="b")), Q)
+    history = trace_history(commits(w(0, "a"), w(1, "b", removes="a"), w(2, "c", removes="b")), Q)
     assert live(history) == {0: [0], 1: [1], 2: [2]}
 
 
 def test_what_was_before_the_versions_that_were_read_is_told_apart() -> None:
-    history = history_of(commits(other(), other(), first=10), Q)
+    history = trace_history(commits(other(), other(), first=10), Q)
     assert history.shown.is_from_before
-    history = history_of(commits(other(), w(5), restore(10), first=10), Q)
+    history = trace_history(commits(other(), w(5), restore(10), first=10), Q)
     assert history.shown.is_from_before
     assert history.last_version == 12
     assert [batch.is_live for batch in history.batches] == [False]
 
 
 def test_restore_of_an_older_version_than_was_read_leaves_it_open() -> None:
-    history = history_of(commits(w(5), w(6), restore(3), first=10), Q)
+    history = trace_history(commits(w(5), w(6), restore(3), first=10), Q)
     assert history.shown.unclear is not None
     assert [batch.is_live for batch in history.batches] == [False, False]
 
 
 def test_restore_that_carries_a_marker_tells_even_then() -> None:
-    history = history_of(commits(w(5), restore(3, rewind=4), first=10), Q)
+    history = trace_history(commits(w(5), restore(3, rewind=4), first=10), Q)
     assert (history.shown.batch_id, history.shown.unclear) == (4, None)
 
 
 def test_batch_after_an_unclear_restore_is_shown() -> None:
-    history = history_of(commits(w(5), restore(3), w(6), first=10), Q)
+    history = trace_history(commits(w(5), restore(3), w(6), first=10), Q)
     assert history.shown.batch_id == 6
     assert [batch.is_live for batch in history.batches] == [False, True]
 
 
 def test_marker_says_no_more_than_the_rows() -> None:
-    assert history_of(commits(w(0), w(1), w(2), restore(0, rewind=2)), Q).shown.batch_id == 0
-    assert history_of(commits(other(), w(0), restore(0, rewind=0)), Q).shown.batch_id is None
+    assert trace_history(commits(w(0), w(1), w(2), restore(0, rewind=2)), Q).shown.batch_id == 0
+    assert trace_history(commits(other(), w(0), restore(0, rewind=0)), Q).shown.batch_id is None
 
 
 @pytest.mark.parametrize(
@@ -217,21 +217,21 @@ def test_marker_says_no_more_than_the_rows() -> None:
     ],
 )
 def test_restore_by_time_is_told_from_its_files(steps: list[TableCommit], shown: int) -> None:
-    assert history_of(commits(*steps), Q).shown.batch_id == shown
+    assert trace_history(commits(*steps), Q).shown.batch_id == shown
 
 
 def test_restore_by_time_that_may_be_before_or_after_an_empty_batch_leaves_it_open() -> None:
-    history = history_of(commits(w(0), empty(1), w(2), by_time(set(), {"query2"})), Q)
+    history = trace_history(commits(w(0), empty(1), w(2), by_time(set(), {"query2"})), Q)
     assert history.shown.unclear is not None
     assert [batch.is_live for batch in history.batches] == [None, None, None]
-    history = history_of(commits(w(0), other(), w(2), by_time(set(), {"query2", "x"})), Q)
+    history = trace_history(commits(w(0), other(), w(2), by_time(set(), {"query2", "x"})), Q)
     assert history.shown.batch_id == 0
 
 
 def test_history_of_any_length_can_be_shown_and_compared() -> None:
     steps = commits(*(w(batch_id) for batch_id in range(5000)))
-    history = history_of(steps, Q)
-    assert history == history_of(steps, Q)
+    history = trace_history(steps, Q)
+    assert history == trace_history(steps, Q)
     assert "5000" not in repr(history.shown)
 
 
@@ -241,7 +241,7 @@ def test_batch_that_came_by_a_clone_is_as_old_as_its_mark() -> None:
         w(3, operation="CLONE"), timestamp_ms=9000, transactions=(Transaction(Q, 3, last_updated_ms=4000),)
     )
     written = dataclasses.replace(w(4), timestamp_ms=9500, transactions=(Transaction(Q, 4, last_updated_ms=9400),))
-    found = history_of(commits(cloned, written), Q)
+    found = trace_history(commits(cloned, written), Q)
     assert [each.committed_at_ms for each in found.batches] == [4000, 9500]
     untold = dataclasses.replace(cloned, transactions=(Transaction(Q, 3),))
-    assert history_of(commits(untold), Q).batches[0].committed_at_ms is None
+    assert trace_history(commits(untold), Q).batches[0].committed_at_ms is None

@@ -13,7 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.delta_log.actions import Protocol, TableMetadata
-from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.listing import name_commit
 from lastgood.delta_log.table import TableLog
 from lastgood.sinks.delta.sink import DeltaSink, write_obstacles
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
@@ -49,7 +49,7 @@ def clean_up(folder: Path) -> None:
     newest = DeltaTable(folder).version()
     DeltaTable(folder).create_checkpoint()
     for version in range(newest):
-        (folder / "_delta_log" / commit_name(version)).unlink(missing_ok=True)
+        (folder / "_delta_log" / name_commit(version)).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_table_tells_when_it_was_made_unless_its_rows_are_older(table: Path) -> 
     assert NOW - DAY_MS < made_ms < NOW + DAY_MS
     clean_up(table)
     assert evidence(table).created_at_ms == made_ms
-    first = table / "_delta_log" / commit_name(3)
+    first = table / "_delta_log" / name_commit(3)
     for operation in ("CLONE", "CONVERT", "CREATE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"):
         lines = [json.loads(line) for line in first.read_text().splitlines()]
         for line in lines:
@@ -141,7 +141,7 @@ def test_marker_that_is_lowered_after_a_restore_is_a_rollback_too(table: Path) -
 
 def test_restore_by_time_is_told_from_its_files(table: Path) -> None:
     DeltaTable(table).restore(1)
-    log = table / "_delta_log" / commit_name(4)
+    log = table / "_delta_log" / name_commit(4)
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
         if "commitInfo" in action:  # as Spark notes it down
@@ -180,7 +180,7 @@ def test_restore_to_before_the_cleaned_log_leaves_it_open(table: Path) -> None:
     clean_up(table)
     write(table, 4)
     restore = {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": "1"}}}
-    (table / "_delta_log" / commit_name(5)).write_text(json.dumps(restore))
+    (table / "_delta_log" / name_commit(5)).write_text(json.dumps(restore))
     found = evidence(table)
     assert (found.last_batch, found.known, found.skips_up_to) == (None, False, 4)
     assert found.unclear == "version 5 restored version 1, which is older than what could be read"
@@ -234,7 +234,7 @@ def test_expired_marker_that_is_gone_is_told_by_the_versions_of_its_rows(expirin
     for _ in range(3):
         write_deltalake(expiring, ROWS, mode="append")
     DeltaTable(expiring).create_checkpoint()
-    (expiring / "_delta_log" / commit_name(0)).unlink()
+    (expiring / "_delta_log" / name_commit(0)).unlink()
     for count in (1, 500):
         found = evidence(expiring, commits_max=count)
         assert [each.version for each in found.batches] == [1]
@@ -245,14 +245,14 @@ def test_expired_marker_that_is_gone_is_told_by_the_versions_of_its_rows(expirin
 def test_renewed_marker_is_no_second_batch(expiring: Path) -> None:
     info = {"commitInfo": {"operation": "LASTGOOD RENEW", "operationParameters": {"recovery": "20261121-160058-7f3a"}}}
     mark = {"txn": {"appId": Q, "version": 5, "lastUpdated": NOW + DAY_MS}}
-    (expiring / "_delta_log" / commit_name(1)).write_text(f"{json.dumps(info)}\n{json.dumps(mark)}\n")
+    (expiring / "_delta_log" / name_commit(1)).write_text(f"{json.dumps(info)}\n{json.dumps(mark)}\n")
     found = evidence(expiring, now_ms=NOW + DAY_MS)
     assert ([each.version for each in found.batches], found.last_batch, found.skips_up_to) == ([0], 5, 5)
 
 
 def test_retention_that_is_not_understood_leaves_the_skipping_open(expiring: Path) -> None:
     action = {"metaData": {"id": "x", "configuration": {"delta.setTransactionRetentionDuration": "a while"}}}
-    (expiring / "_delta_log" / commit_name(1)).write_text(json.dumps(action))
+    (expiring / "_delta_log" / name_commit(1)).write_text(json.dumps(action))
     found = evidence(expiring)
     assert (found.skips_up_to, found.skips_known, found.would_skip(5)) == (5, False, None)
     assert found.mark_lasts_ms == 0
@@ -269,10 +269,10 @@ def test_damaged_checkpoint_makes_absence_unknown(table: Path) -> None:
 
 
 def test_damaged_log_is_an_answer(table: Path) -> None:
-    (table / "_delta_log" / commit_name(2)).unlink()
+    (table / "_delta_log" / name_commit(2)).unlink()
     found = evidence(table)
     assert (found.known, found.skips_known) == (False, False)
-    assert commit_name(2) in found.because
+    assert name_commit(2) in found.because
 
 
 def test_missing_table_shows_nothing(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_missing_table_shows_nothing(tmp_path: Path) -> None:
 def test_table_in_a_catalog_is_unknown(table: Path) -> None:
     features = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}
     action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
-    (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+    (table / "_delta_log" / name_commit(4)).write_text(json.dumps(action))
     found = evidence(table)
     assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
     assert (found.complete_from, found.back_to) == (None, None)
@@ -309,7 +309,7 @@ def test_table_in_a_catalog_is_unknown(table: Path) -> None:
 def test_log_that_cannot_be_judged_leaves_open_what_is_shown_and_skipped(
     table: Path, action: dict[str, object], because: str
 ) -> None:
-    (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+    (table / "_delta_log" / name_commit(4)).write_text(json.dumps(action))
     for query_id in (Q, "another"):
         found = evidence(table, query_id)
         assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
@@ -319,20 +319,20 @@ def test_log_that_cannot_be_judged_leaves_open_what_is_shown_and_skipped(
 
 def test_mark_that_is_seen_may_drop_batches_also_where_it_may_not_be_the_last(table: Path) -> None:
     for action in ({"metaData": {"id": "x", "configuration": {"delta.redirectWriterOnly-preview": "{}"}}}, {"txn": 5}):
-        (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+        (table / "_delta_log" / name_commit(4)).write_text(json.dumps(action))
         found = evidence(table)
         assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
         assert [found.would_skip(3), found.may_skip(3), found.may_skip(4)] == [None, True, False]
         assert evidence(table, "another").skips_up_to is None
-    (table / "_delta_log" / commit_name(1)).unlink()
-    (table / "_delta_log" / commit_name(4)).unlink()
+    (table / "_delta_log" / name_commit(1)).unlink()
+    (table / "_delta_log" / name_commit(4)).unlink()
     found = evidence(table)
     assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
 
 
 @pytest.mark.parametrize("version", [-2, -(2**63), 2**31, 1_795_422_560_615, 2**63 - 1])
 def test_mark_that_is_no_number_of_a_batch_leaves_open_what_is_shown(table: Path, version: int) -> None:
-    (table / "_delta_log" / commit_name(4)).write_text(json.dumps({"txn": {"appId": Q, "version": version}}))
+    (table / "_delta_log" / name_commit(4)).write_text(json.dumps({"txn": {"appId": Q, "version": version}}))
     skips = version if version > 0 else None
     found = evidence(table)
     assert (found.known, found.last_batch, found.complete_from) == (False, None, None)
@@ -346,7 +346,7 @@ def test_mark_that_is_no_number_of_a_batch_leaves_open_what_is_shown(table: Path
 def test_fence_before_the_first_batch_is_no_odd_mark(table: Path) -> None:
     fence = {"commitInfo": {"operation": "LASTGOOD FENCE"}}
     mark = {"txn": {"appId": "new", "version": -1}}
-    (table / "_delta_log" / commit_name(4)).write_text(f"{json.dumps(fence)}\n{json.dumps(mark)}\n")
+    (table / "_delta_log" / name_commit(4)).write_text(f"{json.dumps(fence)}\n{json.dumps(mark)}\n")
     assert (evidence(table, "new").known, evidence(table, "new").last_batch) == (True, None)
 
 
@@ -421,7 +421,7 @@ def test_obstacles_are_what_the_installed_library_refuses(tmp_path: Path, featur
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}},
         {"metaData": {**table, "partitionColumns": [], "configuration": {}, "createdTime": 1}},
     ]
-    (log / commit_name(0)).write_text("\n".join(map(json.dumps, actions)))
+    (log / name_commit(0)).write_text("\n".join(map(json.dumps, actions)))
     assert bool(evidence(tmp_path).write_obstacles) is is_obstacle
     if is_obstacle:
         with pytest.raises(Exception, match="Unsupported table features"):

@@ -18,8 +18,8 @@ from lastgood.delta_log.actions import (
     Transaction,
 )
 from lastgood.delta_log.table import TableLog
-from lastgood.sinks.delta.history import history_of
-from lastgood.sinks.delta.taking_back import reach_back, versions_above
+from lastgood.sinks.delta.history import trace_history
+from lastgood.sinks.delta.taking_back import find_reach_back, list_versions_above
 
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 
@@ -48,7 +48,7 @@ def log(*commits: TableCommit, **configuration: str) -> TableLog:
 
 
 def reached(table: TableLog, obstacles: tuple[str, ...] = ()) -> tuple[int | None, str]:
-    return reach_back(table, history_of(table.commits, Q), obstacles)
+    return find_reach_back(table, trace_history(table.commits, Q), obstacles)
 
 
 FIVE = tuple(batch(number) for number in range(5))
@@ -56,7 +56,7 @@ FIVE = tuple(batch(number) for number in range(5))
 
 def test_table_that_nobody_else_touched_goes_back_to_its_first_batch() -> None:
     assert reached(log(*FIVE)) == (0, "it is the first batch")
-    assert versions_above(history_of(FIVE, Q), 2) == (3, 4)
+    assert list_versions_above(trace_history(FIVE, Q), 2) == (3, 4)
 
 
 def test_it_goes_back_as_far_as_its_log_was_read() -> None:
@@ -115,27 +115,27 @@ def test_newer_version_with_an_older_batch_stops_it() -> None:
 def test_what_was_taken_back_and_put_back_can_be_taken_back_again() -> None:
     back = ours(5, TAKE_BACK, 3, removed=frozenset({"part-4"}))
     again = ours(6, PUT_BACK, 4, told={"version": "4"}, added=frozenset({"part-4"}))
-    history = history_of((*FIVE, back, again), Q)
-    assert (history.shown.batch_id, versions_above(history, 2)) == (4, (3, 4))
+    history = trace_history((*FIVE, back, again), Q)
+    assert (history.shown.batch_id, list_versions_above(history, 2)) == (4, (3, 4))
     assert reached(log(*FIVE, back, again))[0] == 0
     assert all(each.is_live for each in history.batches)
 
 
 def test_put_back_is_unclear_when_the_version_it_goes_by_was_not_read() -> None:
     again = ours(6, PUT_BACK, 4, told={"version": "2"}, added=frozenset({"part-4"}))
-    history = history_of((batch(4), ours(5, TAKE_BACK, 3, removed=frozenset({"part-4"})), again), Q)
+    history = trace_history((batch(4), ours(5, TAKE_BACK, 3, removed=frozenset({"part-4"})), again), Q)
     assert history.shown.unclear == "version 6 goes by one that is older than what could be read"
 
 
 def test_fence_shows_nothing_and_takes_nothing() -> None:
-    history = history_of((ours(0, FENCE, -1), *(batch(number, number + 1) for number in range(3))), Q)
+    history = trace_history((ours(0, FENCE, -1), *(batch(number, number + 1) for number in range(3))), Q)
     assert (history.shown.batch_id, [each.batch_id for each in history.batches]) == (2, [0, 1, 2])
-    fenced = history_of((*FIVE, ours(5, FENCE, 4)), Q)
+    fenced = trace_history((*FIVE, ours(5, FENCE, 4)), Q)
     assert (fenced.shown.batch_id, fenced.last_version) == (4, 4)
 
 
 def test_number_that_was_used_up_counts_as_a_batch_without_rows_that_no_function_wrote() -> None:
-    history = history_of((*FIVE, ours(5, USE_UP, 5), batch(6)), Q)
+    history = trace_history((*FIVE, ours(5, USE_UP, 5), batch(6)), Q)
     assert [each.row_count for each in history.batches if each.batch_id == 5] == [0]  # none, and that is known
     used = next(each for each in history.batches if each.batch_id == 5)
     assert (history.shown.batch_id, used.is_live, used.is_streaming) == (6, True, None)
@@ -146,4 +146,4 @@ def test_mark_that_is_left_high_by_a_restore_can_be_lowered() -> None:
     restore = TableCommit(5, operation=RESTORE, parameters={"version": "2"}, removed=frozenset({"part-3", "part-4"}))
     table = replace(log(*FIVE), commits=(*FIVE, restore), newest_version=5)
     assert reached(table)[0] == 0
-    assert versions_above(history_of(table.commits, Q), 2) == ()
+    assert list_versions_above(trace_history(table.commits, Q), 2) == ()

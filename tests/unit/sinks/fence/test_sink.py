@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import ExtraMissingError
-from lastgood.redaction import without_login
+from lastgood.redaction import hide_login
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sinks.fence.sink import FenceInvalidError, FenceSink, FenceTable, open_fence
 
@@ -148,7 +148,7 @@ def test_other_databases_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_no_part_of_a_password_is_shown(url: str) -> None:
-    for shown in (without_login(url), without_login(url, instead=":***")):
+    for shown in (hide_login(url), hide_login(url, instead=":***")):
         assert "s3c" not in shown
         assert "ret" not in shown
         assert shown.endswith("@db/fences")
@@ -156,4 +156,4 @@ def test_no_part_of_a_password_is_shown(url: str) -> None:
 
 def test_what_is_no_secret_stays() -> None:
     for url in ("postgresql://me@db:5432/fences?sslmode=require", "sqlite:////lake/a:b@c.db"):
-        assert without_login(url) == url
+        assert hide_login(url) == url

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.checkpoint.file_logs import SinkFile, sink_log_entry
+from lastgood.checkpoint.file_logs import SinkFile, make_sink_log_entry
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sinks.files.sink import FileSink, FileSinkLog
 from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError, parse_location
@@ -22,7 +22,7 @@ def write(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         batch_id = int(name.removesuffix(".compact"))
         batches = range(batch_id + 1) if name.endswith(".compact") else [batch_id]
-        (log / name).write_bytes(sink_log_entry(file(one) for one in batches).to_bytes())
+        (log / name).write_bytes(make_sink_log_entry(file(one) for one in batches).to_bytes())
 
 
 def sink(folder: Path, **how: int) -> FileSink:
@@ -100,7 +100,7 @@ def test_log_that_was_never_compacted_counts_whole(tmp_path: Path) -> None:
 
 def test_file_that_was_taken_out_does_not_count(tmp_path: Path) -> None:
     write(tmp_path, ["0", "1"])
-    (tmp_path / "_spark_metadata" / "2").write_bytes(sink_log_entry([file(0, action="delete")]).to_bytes())
+    (tmp_path / "_spark_metadata" / "2").write_bytes(make_sink_log_entry([file(0, action="delete")]).to_bytes())
     assert read(tmp_path).listed_files == (file(1),)
 
 
@@ -188,7 +188,7 @@ def in_place(folder: Path, *names: str) -> None:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"rows")
-        entry = sink_log_entry([SinkFile(place.as_uri(), 10, 1000)])
+        entry = make_sink_log_entry([SinkFile(place.as_uri(), 10, 1000)])
         (folder / "_spark_metadata").mkdir(exist_ok=True)
         (folder / "_spark_metadata" / str(number)).write_bytes(entry.to_bytes())
 

@@ -13,9 +13,9 @@ from lastgood.sinks.iceberg.sink import (
     QUERY_ID,
     IcebergMetadata,
     IcebergSink,
-    evidence_of,
-    newest_metadata,
+    judge_metadata,
     parse_iceberg_metadata,
+    select_newest_metadata,
 )
 from lastgood.storage.reading import LocalStorage, parse_location
 
@@ -45,7 +45,7 @@ def metadata(fields: dict[str, object]) -> IcebergMetadata:
 
 
 def evidence(fields: dict[str, object], query_id: str = Q, ref: str = "main") -> SinkEvidence:
-    return evidence_of(metadata(fields), query_id, location="t", ref=ref)
+    return judge_metadata(metadata(fields), query_id, location="t", ref=ref)
 
 
 EPOCHS = (snapshot(1, None, 0), snapshot(2, 1, 1), snapshot(3, 2, 2))
@@ -120,7 +120,7 @@ def test_batches_of_a_branch_are_not_recognised_by_spark() -> None:
     ],
 )
 def test_newest_metadata_file_has_the_highest_number(names: list[str], newest: tuple[str, ...] | None) -> None:
-    assert newest_metadata(names) == (tuple(names[:1]) if newest is None else newest)
+    assert select_newest_metadata(names) == (tuple(names[:1]) if newest is None else newest)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"a": 1}', b"\x1f\x8bno", b'{"table-uuid": "t", "snapshots": 3}'])

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.delta_log.listing import commit_name
-from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve, starting_version
-from lastgood.sources.delta.table import ask_data_files, ask_delta, data_file
+from lastgood.delta_log.listing import name_commit
+from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve, find_starting_version
+from lastgood.sources.delta.table import ask_data_files, ask_delta, locate_data_file
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 
 ROWS = pa.table({"i": [1, 2, 3]})
@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> Path:
 
 def clean_up(folder: Path, below: int) -> None:
     for version in range(below):
-        (folder / "_delta_log" / commit_name(version)).unlink()
+        (folder / "_delta_log" / name_commit(version)).unlink()
 
 
 def test_facts_tell_which_versions_are_left(table: Path) -> None:
@@ -53,9 +53,9 @@ def test_facts_tell_which_versions_are_left(table: Path) -> None:
 def test_table_that_is_not_there_or_is_damaged_is_an_answer(table: Path, tmp_path: Path) -> None:
     assert ask(tmp_path / "none").exists is False
     assert can_serve(ask(tmp_path / "none"), offset(0)).serving is Serving.NO
-    (table / "_delta_log" / commit_name(8)).unlink()
+    (table / "_delta_log" / name_commit(8)).unlink()
     facts = ask(table)
-    assert (facts.exists, commit_name(8) in (facts.unknown or "")) == (None, True)
+    assert (facts.exists, name_commit(8) in (facts.unknown or "")) == (None, True)
     assert can_serve(facts, offset(0)).serving is Serving.UNKNOWN
 
 
@@ -70,7 +70,7 @@ def test_table_that_is_not_there_or_is_damaged_is_an_answer(table: Path, tmp_pat
 )
 def test_table_that_cannot_be_judged_by_its_log_is_an_answer(table: Path, action: dict[str, object]) -> None:
     newest = ask(table).latest_version or 0
-    (table / "_delta_log" / commit_name(newest + 1)).write_text(json.dumps(action))
+    (table / "_delta_log" / name_commit(newest + 1)).write_text(json.dumps(action))
     facts = ask(table)
     assert facts.unknown is not None
     assert can_serve(facts, offset(newest)).serving is Serving.UNKNOWN
@@ -142,7 +142,7 @@ def test_log_that_is_left_in_a_checkpoint_only_serves_what_comes_next() -> None:
     ],
 )
 def test_new_query_goes_on_at_whole_versions_only(at: DeltaOffset, version: int | None) -> None:
-    assert starting_version(at) == version
+    assert find_starting_version(at) == version
 
 
 def test_data_files_that_are_gone_are_named(table: Path) -> None:
@@ -167,4 +167,4 @@ def test_data_files_of_a_missing_table_are_not_known(tmp_path: Path) -> None:
     ],
 )
 def test_names_in_the_log_are_uris_relative_to_the_table(name: str, place: str) -> None:
-    assert str(data_file(parse_location("/lake/t"), name)) == place
+    assert str(locate_data_file(parse_location("/lake/t"), name)) == place

@@ -7,8 +7,8 @@ import pytest
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError
-from lastgood.sources.files.facts import FileFacts, FileState, Then, never_found_again, then
-from lastgood.sources.files.folders import ask_files, file_location, written_again
+from lastgood.sources.files.facts import FileFacts, FileState, Then, list_never_found_again, predict_file
+from lastgood.sources.files.folders import ask_files, find_written_again, locate_file
 from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError
 
 DAY_MS = 86_400_000
@@ -100,7 +100,7 @@ def test_storage_without_times_leaves_files_unknown(tmp_path: Path) -> None:
     ],
 )
 def test_logged_paths_are_uris(uri: str, location: str) -> None:
-    assert str(file_location(uri)) == location
+    assert str(locate_file(uri)) == location
 
 
 def aged(days: int) -> SourceFile:
@@ -109,12 +109,12 @@ def aged(days: int) -> SourceFile:
 
 def test_dropped_files_that_are_too_old_are_never_found_again() -> None:
     dropped, kept = [aged(8), aged(7), aged(1)], [aged(0), aged(30)]
-    assert never_found_again(dropped, kept) == (aged(8),)
-    assert never_found_again(dropped, kept, max_file_age_ms=0) == tuple(dropped)
+    assert list_never_found_again(dropped, kept) == (aged(8),)
+    assert list_never_found_again(dropped, kept, max_file_age_ms=0) == tuple(dropped)
 
 
 def test_nothing_is_too_old_for_a_log_that_is_empty() -> None:
-    assert never_found_again([aged(100)], []) == ()
+    assert list_never_found_again([aged(100)], []) == ()
 
 
 NEWEST_MS = 100 * DAY_MS
@@ -136,9 +136,9 @@ def test_spark_forgets_what_is_older_than_the_newest_by_more_than_its_limit(
 ) -> None:
     """As seen with Spark 4.2: see tests/repair/test_files_again.py."""
     file = SourceFile("file:/in/a", int(read_days * DAY_MS), 3)
-    assert then(FileFacts(file, FileState.CHANGED, int(now_days * DAY_MS)), NEWEST_MS) is fate
-    assert then(FileFacts(file, FileState.PRESENT, file.timestamp_ms), NEWEST_MS) is None
-    assert then(FileFacts(file, FileState.MISSING), NEWEST_MS) is None
+    assert predict_file(FileFacts(file, FileState.CHANGED, int(now_days * DAY_MS)), NEWEST_MS) is fate
+    assert predict_file(FileFacts(file, FileState.PRESENT, file.timestamp_ms), NEWEST_MS) is None
+    assert predict_file(FileFacts(file, FileState.MISSING), NEWEST_MS) is None
 
 
 def test_files_that_came_again_are_found_by_listing_their_folders(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_files_that_came_again_are_found_by_listing_their_folders(tmp_path: Path
         read.append(SourceFile(file.as_uri(), (1000 + number) * 1000, number))
     (tmp_path / "b/gone.json").unlink()
     os.utime(tmp_path / "a/y z.json", (5000, 5000))
-    found = written_again(read, 3)
+    found = find_written_again(read, 3)
     assert [each.file.log_id for each in found.files] == [1]
     assert (found.files[0].modified_ms, found.newest_ms) == (5_000_000, 1_003_000)
     assert (found.looked_at, found.of) == (3, 4)
@@ -162,8 +162,8 @@ def test_the_newest_entry_that_names_a_file_counts(tmp_path: Path) -> None:
     file.write_text("")
     os.utime(file, (9, 9))
     read = [SourceFile(file.as_uri(), 1000, 0), SourceFile(file.as_uri(), 9000, 4)]
-    assert written_again(read, 4).files == ()
-    assert len(written_again(read[:1], 4).files) == 1
+    assert find_written_again(read, 4).files == ()
+    assert len(find_written_again(read[:1], 4).files) == 1
 
 
 def test_what_the_log_holds_for_a_later_batch_makes_a_name_forgotten_and_is_no_file_that_was_read(
@@ -173,7 +173,7 @@ def test_what_the_log_holds_for_a_later_batch_makes_a_name_forgotten_and_is_no_f
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, (30 * 86_400, 30 * 86_400))
     waits = SourceFile((tmp_path / "waits").as_uri(), 20 * DAY_MS, 1)
-    found = written_again([SourceFile((tmp_path / "read").as_uri(), DAY_MS, 0), waits], 0)
+    found = find_written_again([SourceFile((tmp_path / "read").as_uri(), DAY_MS, 0), waits], 0)
     assert [each.file.log_id for each in found.by_fate()[Then.READ_AGAIN]] == [0]
     assert (found.newest_ms, found.of) == (20 * DAY_MS, 1)
 
@@ -185,7 +185,7 @@ def test_only_the_folders_that_were_read_last_are_listed(tmp_path: Path) -> None
         file.parent.mkdir()
         file.write_text("")
         read.append(SourceFile(file.as_uri(), number * 1000, number))
-    found = written_again(read, 39)
+    found = find_written_again(read, 39)
     assert (found.looked_at, found.of) == (32, 40)
     assert {each.file.log_id for each in found.files} == set(range(8, 40))
     assert found.by_fate().keys() == {Then.IGNORED}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.sources.kafka.config import KafkaConfig, KafkaConfigError, kafka_config, read_kafka_config
+from lastgood.sources.kafka.config import KafkaConfig, KafkaConfigError, read_kafka_config, translate_config
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="geheim";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="geheim";'
@@ -20,33 +20,33 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_nothing_to_translate_is_plain_text() -> None:
-    assert kafka_config({}) == KafkaConfig()
+    assert translate_config({}) == KafkaConfig()
 
 
 def test_names_that_mean_the_same_are_kept_and_the_servers_are_taken_out() -> None:
-    found = kafka_config({"bootstrap.servers": "a:1,b:2 ", "client.id": " me ", "retry.backoff.ms": "100"})
+    found = translate_config({"bootstrap.servers": "a:1,b:2 ", "client.id": " me ", "retry.backoff.ms": "100"})
     assert found == KafkaConfig({"client.id": "me", "retry.backoff.ms": "100"}, "a:1,b:2")
 
 
 def test_settings_of_java_alone_are_ignored_by_name() -> None:
-    found = kafka_config({"key.deserializer": "x", "ssl.protocol": "TLSv1.3", "interceptor.classes": "y"})
+    found = translate_config({"key.deserializer": "x", "ssl.protocol": "TLSv1.3", "interceptor.classes": "y"})
     assert found.settings == {}
     assert found.ignored == ("interceptor.classes", "key.deserializer", "ssl.protocol")
 
 
 @pytest.mark.parametrize(("java", "here"), [("30000", "30000"), ("1", "10"), ("900000", "300000")])
 def test_request_timeout_is_kept_within_what_the_client_takes(java: str, here: str) -> None:
-    assert kafka_config({"request.timeout.ms": java}).settings == {"socket.timeout.ms": here}
+    assert translate_config({"request.timeout.ms": java}).settings == {"socket.timeout.ms": here}
 
 
 def test_request_timeout_that_is_no_number_is_refused() -> None:
     with pytest.raises(KafkaConfigError):
-        kafka_config({"request.timeout.ms": "30s"})
+        translate_config({"request.timeout.ms": "30s"})
 
 
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)])
 def test_login_with_a_password_is_taken_from_the_login_module(mechanism: str, jaas: str) -> None:
-    assert kafka_config({**SASL, "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}).settings == {
+    assert translate_config({**SASL, "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}).settings == {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": mechanism,
         "sasl.username": "alice",
@@ -62,11 +62,11 @@ def test_login_may_be_written_in_the_clients_own_names() -> None:
         "sasl.password": "b",
         "ssl.ca.location": "/ca.pem",
     }
-    assert kafka_config(own) == KafkaConfig(own)
+    assert translate_config(own) == KafkaConfig(own)
 
 
 def test_token_from_a_server_is_asked_for_by_client_credentials() -> None:
-    found = kafka_config(
+    found = translate_config(
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "OAUTHBEARER",
@@ -90,7 +90,7 @@ def test_token_from_a_server_is_asked_for_by_client_credentials() -> None:
 
 
 def test_client_credentials_may_stand_outside_of_the_login_module() -> None:
-    found = kafka_config(
+    found = translate_config(
         {
             **SASL,
             "sasl.mechanism": "OAUTHBEARER",
@@ -108,7 +108,7 @@ def test_client_credentials_may_stand_outside_of_the_login_module() -> None:
 
 def test_unsigned_token_is_made_for_test_clusters() -> None:
     jaas = f'{OAUTH} unsecuredLoginStringClaim_sub="admin";'
-    found = kafka_config({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas})
+    found = translate_config({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas})
     assert found.settings["enable.sasl.oauthbearer.unsecure.jwt"] == "true"
     assert found.settings["sasl.oauthbearer.config"] == "principal=admin"
 
@@ -131,20 +131,20 @@ def test_unsigned_token_is_made_for_test_clusters() -> None:
 )
 def test_login_that_the_client_cannot_do_is_refused_by_name(changed: dict[str, str], subject: str) -> None:
     with pytest.raises(KafkaConfigError) as raised:
-        kafka_config({**SASL, **changed})
+        translate_config({**SASL, **changed})
     assert raised.value.subject == subject
     assert "geheim" not in f"{raised.value!r} {raised.value.to_json()}"
 
 
 def test_sasl_without_a_login_is_refused() -> None:
     with pytest.raises(KafkaConfigError) as raised:
-        kafka_config({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"})
+        translate_config({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"})
     assert raised.value.found == "nothing"
 
 
 def test_certificates_in_the_file_itself_get_their_line_ends_back() -> None:
     one_line = " ".join(PEM.split("\n"))
-    found = kafka_config(
+    found = translate_config(
         {
             **TLS,
             "ssl.truststore.certificates": one_line,
@@ -161,13 +161,15 @@ def test_certificates_in_the_file_itself_get_their_line_ends_back() -> None:
 
 def test_certificates_that_are_none_are_refused() -> None:
     with pytest.raises(KafkaConfigError) as raised:
-        kafka_config({**TLS, "ssl.truststore.certificates": "MIIgeheim"})
+        translate_config({**TLS, "ssl.truststore.certificates": "MIIgeheim"})
     assert "geheim" not in f"{raised.value!r} {raised.value.to_json()}"
 
 
 def test_pem_stores_are_used_where_they_lie(store: Path) -> None:
     store.write_text(f"Bag Attributes\n{PEM}")
-    found = kafka_config({**TLS, "ssl.truststore.location": str(store), "ssl.keystore.location": str(store)}).settings
+    found = translate_config(
+        {**TLS, "ssl.truststore.location": str(store), "ssl.keystore.location": str(store)}
+    ).settings
     assert found == {
         "security.protocol": "SSL",
         "ssl.ca.location": str(store),
@@ -178,7 +180,7 @@ def test_pem_stores_are_used_where_they_lie(store: Path) -> None:
 
 def test_pkcs12_key_store_is_used_where_it_lies(store: Path) -> None:
     store.write_bytes(b"\x30\x82\x01")
-    found = kafka_config({**TLS, "ssl.keystore.location": str(store), "ssl.keystore.password": "geheim"}).settings
+    found = translate_config({**TLS, "ssl.keystore.location": str(store), "ssl.keystore.password": "geheim"}).settings
     assert found["ssl.keystore.location"] == str(store)
     assert found["ssl.keystore.password"] == "geheim"
 
@@ -200,28 +202,28 @@ def test_store_that_cannot_be_read_comes_with_the_command_that_converts_it(
 ) -> None:
     store.write_bytes(head)
     with pytest.raises(KafkaConfigError) as raised:
-        kafka_config({**TLS, name: str(store), "ssl.truststore.password": "geheim"})
+        translate_config({**TLS, name: str(store), "ssl.truststore.password": "geheim"})
     assert raised.value.next == command.format(store.with_suffix(""))
     assert raised.value.subject == f"{name}={store}"
 
 
 def test_store_that_is_not_there_or_is_none_is_refused(store: Path) -> None:
     with pytest.raises(KafkaConfigError) as raised:
-        kafka_config({**TLS, "ssl.truststore.location": str(store)})
+        translate_config({**TLS, "ssl.truststore.location": str(store)})
     assert raised.value.found == "No such file or directory"
     store.write_bytes(b"hello")
     with pytest.raises(KafkaConfigError):
-        kafka_config({**TLS, "ssl.keystore.location": str(store)})
+        translate_config({**TLS, "ssl.keystore.location": str(store)})
 
 
 @pytest.mark.parametrize(("java", "here"), [("", "none"), ("https", "https")])
 def test_host_names_are_checked_unless_the_setting_is_empty(java: str, here: str) -> None:
-    found = kafka_config({**TLS, "ssl.endpoint.identification.algorithm": java}).settings
+    found = translate_config({**TLS, "ssl.endpoint.identification.algorithm": java}).settings
     assert found["ssl.endpoint.identification.algorithm"] == here
 
 
 def test_tls_settings_without_tls_are_not_looked_at() -> None:
-    assert kafka_config({"ssl.truststore.location": "/nowhere"}).settings == {}
+    assert translate_config({"ssl.truststore.location": "/nowhere"}).settings == {}
 
 
 def test_file_is_read_with_its_escapes_and_shows_no_secret(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from lastgood.sources.kafka.facts import (
     PartitionFacts,
     TopicFacts,
     facts_from_json,
-    resolved,
+    resolve_offsets,
 )
 
 FACTS = KafkaFacts(
@@ -93,8 +93,11 @@ def test_whether_a_topic_exists_is_known_or_not(facts: KafkaFacts, exists: bool 
 
 def test_earliest_and_latest_are_what_the_cluster_says() -> None:
     facts = KafkaFacts("b", 1, {"t": TopicFacts(partitions={0: PartitionFacts(3, 9), 1: PartitionFacts(3, 9)})})
-    assert resolved({"t": {0: -2, 1: -1, 2: -2}, "u": {0: -1}}, facts) == {"t": {0: 3, 1: 9, 2: -2}, "u": {0: -1}}
-    assert resolved({"t": {0: 5}}, facts) == {"t": {0: 5}}
+    assert resolve_offsets({"t": {0: -2, 1: -1, 2: -2}, "u": {0: -1}}, facts) == {
+        "t": {0: 3, 1: 9, 2: -2},
+        "u": {0: -1},
+    }
+    assert resolve_offsets({"t": {0: 5}}, facts) == {"t": {0: 5}}
 
 
 def test_files_without_the_later_keys_are_read() -> None:

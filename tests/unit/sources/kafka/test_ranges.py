@@ -5,18 +5,18 @@ from hypothesis import strategies as st
 
 from lastgood.sources.kafka.ranges import (
     Ranges,
-    below,
-    common,
-    from_on,
+    count_offsets,
+    find_planned_ranges,
+    find_went_back,
+    intersect,
     is_onward,
-    minus,
-    offset_count,
-    only_in,
-    planned,
     ranges_to_json,
-    served,
-    union,
-    went_back,
+    select_below,
+    select_from_on,
+    select_only_in,
+    select_served,
+    subtract,
+    unite,
 )
 
 START = {"a": {0: 10, 1: 10}, "b": {0: 5}}
@@ -26,7 +26,7 @@ spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=4).
     lambda pairs: tuple(sorted(pair) for pair in pairs)
 )
 any_ranges = st.builds(
-    lambda pairs: union(*({"t": {0: tuple((a, b) for a, b in one if a < b)}} for one in (pairs, ()))), spans
+    lambda pairs: unite(*({"t": {0: tuple((a, b) for a, b in one if a < b)}} for one in (pairs, ()))), spans
 )
 
 
@@ -35,11 +35,11 @@ def offsets_of(ranges: Ranges) -> set[int]:
 
 
 def test_planned_ranges_are_what_both_ends_name() -> None:
-    assert planned(START, END) == {"a": {0: ((10, 20),)}}
+    assert find_planned_ranges(START, END) == {"a": {0: ((10, 20),)}}
 
 
 def test_partition_that_went_back_is_told_apart() -> None:
-    assert went_back(START, END) == {"b": {0: (5, 3)}}
+    assert find_went_back(START, END) == {"b": {0: (5, 3)}}
 
 
 def test_a_line_goes_on_only_if_no_partition_came_went_or_went_back() -> None:
@@ -52,33 +52,33 @@ def test_a_line_goes_on_only_if_no_partition_came_went_or_went_back() -> None:
 
 
 def test_added_and_gone_partitions_are_the_difference_of_the_names() -> None:
-    assert only_in(END, START) == {"a": {2: 6}}
-    assert only_in(START, {"a": {0: 0, 1: 0}}) == {"b": {0: 5}}
+    assert select_only_in(END, START) == {"a": {2: 6}}
+    assert select_only_in(START, {"a": {0: 0, 1: 0}}) == {"b": {0: 5}}
 
 
 def test_expired_part_is_below_the_earliest_offset() -> None:
-    ranges = planned({"t": {0: 15, 1: 15}}, {"t": {0: 25, 1: 25}})
+    ranges = find_planned_ranges({"t": {0: 15, 1: 15}}, {"t": {0: 25, 1: 25}})
     earliest, latest = {"t": {0: 20, 1: 0}}, {"t": {0: 25, 1: 25}}
-    assert below(ranges, earliest) == {"t": {0: ((15, 20),)}}
-    assert served(ranges, earliest, latest) == {"t": {0: ((20, 25),), 1: ((15, 25),)}}
-    assert offset_count(below(ranges, earliest)) == 5
+    assert select_below(ranges, earliest) == {"t": {0: ((15, 20),)}}
+    assert select_served(ranges, earliest, latest) == {"t": {0: ((20, 25),), 1: ((15, 25),)}}
+    assert count_offsets(select_below(ranges, earliest)) == 5
 
 
 def test_part_beyond_the_end_of_the_topic_is_not_served() -> None:
-    ranges = planned({"t": {0: 15}}, {"t": {0: 20}})
-    assert from_on(ranges, {"t": {0: 17}}) == {"t": {0: ((17, 20),)}}
-    assert served(ranges, {"t": {0: 0}}, {"t": {0: 17}}) == {"t": {0: ((15, 17),)}}
+    ranges = find_planned_ranges({"t": {0: 15}}, {"t": {0: 20}})
+    assert select_from_on(ranges, {"t": {0: 17}}) == {"t": {0: ((17, 20),)}}
+    assert select_served(ranges, {"t": {0: 0}}, {"t": {0: 17}}) == {"t": {0: ((15, 17),)}}
 
 
 def test_partition_about_which_nothing_is_known_is_neither_lost_nor_served() -> None:
-    ranges = planned({"t": {0: 1}}, {"t": {0: 2}})
-    assert below(ranges, {}) == {}
-    assert from_on(ranges, {}) == {}
-    assert served(ranges, {}, {}) == {}
+    ranges = find_planned_ranges({"t": {0: 1}}, {"t": {0: 2}})
+    assert select_below(ranges, {}) == {}
+    assert select_from_on(ranges, {}) == {}
+    assert select_served(ranges, {}, {}) == {}
 
 
 def test_neighbouring_ranges_become_one() -> None:
-    assert union({"t": {0: ((0, 5),)}}, {"t": {0: ((5, 9),), 1: ((1, 2),)}}) == {"t": {0: ((0, 9),), 1: ((1, 2),)}}
+    assert unite({"t": {0: ((0, 5),)}}, {"t": {0: ((5, 9),), 1: ((1, 2),)}}) == {"t": {0: ((0, 9),), 1: ((1, 2),)}}
 
 
 def test_json_has_partitions_as_text_and_in_order() -> None:
@@ -90,11 +90,11 @@ def test_json_has_partitions_as_text_and_in_order() -> None:
 @given(any_ranges, any_ranges)
 def test_ranges_are_sets_of_offsets(one: Ranges, other: Ranges) -> None:
     left, right = offsets_of(one), offsets_of(other)
-    assert offsets_of(union(one, other)) == left | right
-    assert offsets_of(common(one, other)) == left & right
-    assert offsets_of(minus(one, other)) == left - right
-    assert offset_count(one) == len(left)
-    for ranges in (union(one, other), common(one, other), minus(one, other)):
+    assert offsets_of(unite(one, other)) == left | right
+    assert offsets_of(intersect(one, other)) == left & right
+    assert offsets_of(subtract(one, other)) == left - right
+    assert count_offsets(one) == len(left)
+    for ranges in (unite(one, other), intersect(one, other), subtract(one, other)):
         for parts in ranges.values():
             for found in parts.values():
                 assert found

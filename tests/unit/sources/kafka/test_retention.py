@@ -12,10 +12,10 @@ from lastgood.sources.kafka.retention import (
     HeadroomKind,
     ReadUpTo,
     TopicIdentity,
-    headroom,
+    choose_least_headroom,
+    estimate_headroom,
+    estimate_size_headroom_ms,
     identify_topic,
-    least_headroom,
-    size_headroom_ms,
 )
 
 NOW = 10_000_000
@@ -28,7 +28,7 @@ def topic(**config: str) -> TopicFacts:
 
 
 def of(facts: TopicFacts, next_offset: int = 10, unread: FoundRecord | None = None) -> Headroom:
-    return headroom(facts, 0, next_offset, unread or FoundRecord(next_offset, NOW - 400), NOW)
+    return estimate_headroom(facts, 0, next_offset, unread or FoundRecord(next_offset, NOW - 400), NOW)
 
 
 def test_first_unread_record_stays_until_it_is_as_old_as_retention_allows() -> None:
@@ -68,13 +68,13 @@ def test_limit_by_size_is_told_beside_the_limit_by_time() -> None:
 
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     blind = TopicFacts(partitions={0: PartitionFacts(unknown="no leader")}, unknown=None)
-    assert headroom(blind, 0, 1, None, NOW) == Headroom(HeadroomKind.UNKNOWN, "no leader")
-    assert headroom(TopicFacts(unknown="forbidden"), 0, 1, None, NOW).because == "forbidden"
+    assert estimate_headroom(blind, 0, 1, None, NOW) == Headroom(HeadroomKind.UNKNOWN, "no leader")
+    assert estimate_headroom(TopicFacts(unknown="forbidden"), 0, 1, None, NOW).because == "forbidden"
     no_config = TopicFacts(partitions={0: PartitionFacts(0, 9)}, config_unknown="not authorized")
-    assert headroom(no_config, 0, 1, FoundRecord(1, 5), NOW).because == "not authorized"
+    assert estimate_headroom(no_config, 0, 1, FoundRecord(1, 5), NOW).because == "not authorized"
     assert of(topic(), unread=FoundRecord(unknown="no answer in time")).because == "no answer in time"
     assert of(topic(), unread=FoundRecord(10)).kind is HeadroomKind.UNKNOWN
-    assert headroom(topic(), 0, 10, None, NOW).kind is HeadroomKind.UNKNOWN
+    assert estimate_headroom(topic(), 0, 10, None, NOW).kind is HeadroomKind.UNKNOWN
 
 
 def test_worst_headroom_comes_first() -> None:
@@ -84,19 +84,19 @@ def test_worst_headroom_comes_first() -> None:
         Headroom(HeadroomKind.LIMITED, "", 50),
         Headroom(HeadroomKind.LIMITED, "", 5),
     ]
-    assert least_headroom(kinds) == kinds[3]
-    assert least_headroom([*kinds, Headroom(HeadroomKind.LOST, "")]) == Headroom(HeadroomKind.LOST, "")
-    assert least_headroom(kinds[:2]) == kinds[1]
-    assert least_headroom([]) is None
+    assert choose_least_headroom(kinds) == kinds[3]
+    assert choose_least_headroom([*kinds, Headroom(HeadroomKind.LOST, "")]) == Headroom(HeadroomKind.LOST, "")
+    assert choose_least_headroom(kinds[:2]) == kinds[1]
+    assert choose_least_headroom([]) is None
 
 
 def test_limit_by_size_is_estimated_from_how_fast_the_beginning_moved() -> None:
     looks = [(1000, 100), (2000, 150), (3000, 300)]
-    assert size_headroom_ms(looks, 500) == 2000
-    assert size_headroom_ms(looks, 300) == 0
-    assert size_headroom_ms(looks[:1], 500) is None
-    assert size_headroom_ms([(1000, 100), (2000, 100)], 500) is None
-    assert size_headroom_ms([], 500) is None
+    assert estimate_size_headroom_ms(looks, 500) == 2000
+    assert estimate_size_headroom_ms(looks, 300) == 0
+    assert estimate_size_headroom_ms(looks[:1], 500) is None
+    assert estimate_size_headroom_ms([(1000, 100), (2000, 100)], 500) is None
+    assert estimate_size_headroom_ms([], 500) is None
 
 
 READ = ReadUpTo(NOW, {0: 15, 1: 15})

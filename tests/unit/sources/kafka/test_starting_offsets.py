@@ -11,7 +11,7 @@ from lastgood.sources.kafka.starting_offsets import (
     SourcePartitionsGoneError,
     StartingOffsets,
     StartingOffsetsError,
-    file_name,
+    name_file,
     parse_starting_offsets,
 )
 
@@ -62,7 +62,7 @@ def test_file_that_cannot_be_meant_so_is_an_error_that_names_it(content: bytes) 
 
 
 def test_query_is_a_file_name() -> None:
-    assert file_name("orders.by-hour_2") == "orders.by-hour_2.json"
+    assert name_file("orders.by-hour_2") == "orders.by-hour_2.json"
     for name in ("", "../orders", "a b"):
         with pytest.raises(UsageError):
-            file_name(name)
+            name_file(name)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lastgood.records.record import Progress, Record, Terminated, record_from_json
+from lastgood.records.record import Progress, Record, Terminated, parse_record
 from lastgood.spark.agent.connect import Poller
 from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.writer import Writer
@@ -22,7 +22,7 @@ class Kept:
         self.records: list[Record] = []
 
     def write(self, records: Sequence[dict[str, Any]]) -> None:
-        read = [record_from_json(json.loads(json.dumps(each))) for each in records]
+        read = [parse_record(json.loads(json.dumps(each))) for each in records]
         self.records += [each for each in read if each is not None]
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from lastgood.records.files import DRIVER_FILE, Driver, parse_driver
-from lastgood.spark.agent.driver import FOLDER_VARIABLE, Heartbeat, process_started_at_ms, report_trouble
+from lastgood.spark.agent.driver import FOLDER_VARIABLE, Heartbeat, find_process_start_ms, report_trouble
 
 DEADLINE_SECONDS = 20
 
@@ -34,7 +34,7 @@ def await_beat(folder: Path, after_ms: int = 0) -> Driver:
 
 
 def test_process_began_when_the_kernel_says_so() -> None:
-    assert abs(process_started_at_ms() - psutil.Process().create_time() * 1000) < 100
+    assert abs(find_process_start_ms() - psutil.Process().create_time() * 1000) < 100
 
 
 def test_heartbeat_names_the_process_and_what_runs_in_it(tmp_path: Path) -> None:

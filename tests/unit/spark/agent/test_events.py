@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.records.record import Progress, RecordedOperator, record_from_json
+from lastgood.records.record import Progress, RecordedOperator, parse_record
 from lastgood.spark.agent import events
 
 TOLD = json.loads("""{
@@ -27,7 +27,7 @@ TOLD = json.loads("""{
 
 
 def read(**changes: Any) -> Progress:
-    record = record_from_json(json.loads(json.dumps(events.progress({**TOLD, **changes}, "file:/chk", 1795257291000))))
+    record = parse_record(json.loads(json.dumps(events.make_progress({**TOLD, **changes}, "file:/chk", 1795257291000))))
     assert isinstance(record, Progress)
     return record
 
@@ -56,7 +56,7 @@ def test_batch_is_told_in_sparks_words() -> None:
 
 
 def test_record_has_exactly_the_fields_that_are_documented() -> None:
-    told = events.progress(TOLD, "file:/chk", 1)
+    told = events.make_progress(TOLD, "file:/chk", 1)
     assert told == json.loads(json.dumps(read().to_json() | {"recorded_at_ms": 1}))
 
 
@@ -83,7 +83,7 @@ def test_state_operator_without_metrics_of_its_own_is_read() -> None:
     ],
 )
 def test_times(text: str | None, ms: int | None) -> None:
-    assert events.time_ms(text) == ms
+    assert events.parse_time_ms(text) == ms
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_times(text: str | None, ms: int | None) -> None:
     ],
 )
 def test_subscriptions(description: str, kind: str, value: str) -> None:
-    assert events.subscription(description) == {"kind": kind, "value": value}
+    assert events.parse_subscription(description) == {"kind": kind, "value": value}
 
 
 def test_other_sources_have_no_subscription() -> None:
-    assert events.subscription("FileStreamSource[file:/in]") is None
+    assert events.parse_subscription("FileStreamSource[file:/in]") is None
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_other_sources_have_no_subscription() -> None:
     ],
 )
 def test_offsets_of_an_exception(text: str | None, found: list[Any]) -> None:
-    assert events.offsets(text) == found
+    assert events.parse_offsets(text) == found
 
 
 @pytest.mark.parametrize(("told", "read"), [('{"a": 1}', {"a": 1}), ("plain", "plain"), (7, 7), (None, None)])
 def test_offset_handed_over_as_text_is_read(told: Any, read: Any) -> None:
     source = {**TOLD["sources"][0], "endOffset": told}
-    assert events.progress({**TOLD, "sources": [source]}, None, 1)["sources"][0]["end_offset"] == read
+    assert events.make_progress({**TOLD, "sources": [source]}, None, 1)["sources"][0]["end_offset"] == read

@@ -65,7 +65,7 @@ def test_chain_of_a_query_is_told_to_its_innermost_cause_with_its_offsets() -> N
         "KAFKA_DATA_LOSS.X",
         topicPartition="poi-0",
     )
-    told = failures.failure_of_query(
+    told = failures.make_failure_of_query(
         JavaException(STREAMING, "failed", lost, "STREAM_FAILED", id="q", runId="r"), "q", None
     )
     assert names(told) == [
@@ -76,12 +76,12 @@ def test_chain_of_a_query_is_told_to_its_innermost_cause_with_its_offsets() -> N
     assert (told["condition"], told["message"]) == ("KAFKA_DATA_LOSS.X", "failed")
     assert (told["start_offsets"], told["end_offsets"]) == ([{"poi": {"0": 10}}], [{"poi": {"0": 15}}])
     assert told["causes"][1]["message_parameters"] == {"topicPartition": "poi-0"}
-    assert failures.run_of(told) == ("q", "r")
+    assert failures.find_run(told) == ("q", "r")
 
 
 def test_condition_that_the_event_names_counts_before_those_of_the_causes() -> None:
     inner = JavaException("A", "a", None, "INNER")
-    told = failures.failure_of_query(
+    told = failures.make_failure_of_query(
         JavaException(STREAMING, "x", inner, "STREAM_FAILED"), "q", "FOREACH_BATCH_USER_FUNCTION_ERROR"
     )
     assert told["condition"] == "FOREACH_BATCH_USER_FUNCTION_ERROR"
@@ -89,7 +89,7 @@ def test_condition_that_the_event_names_counts_before_those_of_the_causes() -> N
 
 def test_python_exception_of_a_worker_is_read_from_its_traceback() -> None:
     worker = JavaException("org.apache.spark.api.python.PythonException", TRACEBACK)
-    inner = failures.failure_of_query(JavaException(STREAMING, "x", worker), "q", None)["causes"][-1]
+    inner = failures.make_failure_of_query(JavaException(STREAMING, "x", worker), "q", None)["causes"][-1]
     assert (inner["language"], inner["class_name"], inner["message"]) == (
         "python",
         "ValueError",
@@ -107,14 +107,14 @@ def test_python_exception_of_a_worker_is_read_from_its_traceback() -> None:
 )
 def test_last_lines_of_a_traceback(last: str, name: str, message: str) -> None:
     text = f'Traceback (most recent call last):\n  File "a", line 1\n{last}'
-    told = failures.failure_as_told(text, None)
+    told = failures.make_failure_as_told(text, None)
     assert (told["causes"][-1]["class_name"], told["causes"][-1]["message"]) == (name, message)
 
 
 def test_text_with_half_a_traceback_is_kept_as_it_is() -> None:
-    told = failures.failure_as_told('Traceback (most recent call last):\n  File "a"', "X")
+    told = failures.make_failure_as_told('Traceback (most recent call last):\n  File "a"', "X")
     assert len(told["causes"]) == 1
-    assert (told["condition"], failures.run_of(told)) == ("X", (None, None))
+    assert (told["condition"], failures.find_run(told)) == ("X", (None, None))
 
 
 def test_what_a_function_of_foreach_batch_raised_takes_the_place_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +132,10 @@ def test_what_a_function_of_foreach_batch_raised_takes_the_place_of_its_text(mon
 
     monkeypatch.setattr(failures, "_foreach_batch_errors", {})
     with pytest.raises(CapturedError):
-        failures._keeping_errors(user_function)(None, Query(), 3)
+        failures._keep_errors(user_function)(None, Query(), 3)
     exception = JavaException(STREAMING, "x", JavaException("py4j.Py4JException", TRACEBACK), "STREAM_FAILED")
     for _ in range(2):  # a recorder and another one
-        told = failures.failure_of_query(exception, "q", None)
+        told = failures.make_failure_of_query(exception, "q", None)
         assert [each[0].rpartition(".")[2] for each in names(told)] == [
             "StreamingQueryException",
             "Py4JException",
@@ -163,7 +163,7 @@ def test_error_kept_of_foreach_batch_is_bounded_and_never_a_second_error(monkeyp
 def test_python_exceptions_are_told_with_what_they_were_raised_from() -> None:
     error = RuntimeError("no such table")
     error.__cause__ = KeyError("orders")
-    told = failures.failure_of_error(error)
+    told = failures.make_failure_of_error(error)
     assert names(told) == [("RuntimeError", None), ("KeyError", None)]
     assert told["causes"][0]["traceback"] == "RuntimeError: no such table\n"
 
@@ -173,7 +173,7 @@ def test_what_was_handled_before_counts_unless_it_was_ruled_out(is_suppressed: b
     error = RuntimeError("no such table")
     error.__context__ = KeyError("orders")
     error.__suppress_context__ = is_suppressed
-    assert len(failures.failure_of_error(error)["causes"]) == count
+    assert len(failures.make_failure_of_error(error)["causes"]) == count
 
 
 def test_exception_without_words_is_told_too() -> None:
@@ -181,13 +181,13 @@ def test_exception_without_words_is_told_too() -> None:
         def __str__(self) -> str:
             raise ValueError("no words")
 
-    assert failures.failure_of_error(WordlessError())["message"] == "(ValueError in its __str__)"
+    assert failures.make_failure_of_error(WordlessError())["message"] == "(ValueError in its __str__)"
 
 
 def test_messages_are_whole_up_to_64_kb_and_parameters_are_values() -> None:
     long = "x" * 70_000
     cause = JavaException("A", long, None, "X", text=long, topic="poi")
-    told = failures.failure_of_query(cause, "q", None)
+    told = failures.make_failure_of_query(cause, "q", None)
     assert told["message"] == "x" * 65_536
     assert told["causes"][0]["message_parameters"] == {"topic": "poi"}
 
@@ -214,12 +214,12 @@ Caused by: java.io.EOFException
     "error", [connect_error(STACK, "failed"), connect_error(None, f"failed\n\nJVM stacktrace:\n{STACK}")]
 )
 def test_chain_of_a_connect_server_is_read_from_its_stack_trace(error: Exception) -> None:
-    told = failures.failure_of_error(error)
+    told = failures.make_failure_of_error(error)
     assert names(told) == [
         ("pyspark.errors.exceptions.connect.StreamingQueryException", "STREAM_FAILED"),
         ("org.apache.spark.sql.streaming.StreamingQueryException", None),
         ("org.apache.spark.api.python.PythonException", "PYTHON_EXCEPTION"),
         ("java.io.EOFException", None),
     ]
-    assert (told["condition"], failures.run_of(told)) == ("PYTHON_EXCEPTION", ("q", "r"))
+    assert (told["condition"], failures.find_run(told)) == ("PYTHON_EXCEPTION", ("q", "r"))
     assert told["causes"][2]["message"].endswith("SQLSTATE: 38000")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.records.files import RECORD_FILE, in_order, parse_records
+from lastgood.records.files import RECORD_FILE, parse_records, sort_record_files
 from lastgood.spark.agent import files
-from lastgood.spark.agent.files import RecordFileWriter, surplus
+from lastgood.spark.agent.files import RecordFileWriter, list_surplus
 
 
 def lines_in(folder: Path) -> list[list[int]]:
-    names = in_order(file.name for file in folder.iterdir())
+    names = sort_record_files(file.name for file in folder.iterdir())
     return [[json.loads(line)["n"] for line in (folder / name).read_text().splitlines()] for name in names]
 
 
@@ -46,9 +46,9 @@ def test_two_recorders_of_a_process_do_not_share_a_file(tmp_path: Path) -> None:
 
 def test_only_record_files_make_room() -> None:
     names = ["1795258200400-9.000001.jsonl", "1795258200400-9.000002.jsonl", "notes.jsonl", "9.driver.json"]
-    assert surplus(names, 1) == ["1795258200400-9.000001.jsonl"]
+    assert list_surplus(names, 1) == ["1795258200400-9.000001.jsonl"]
     assert all(RECORD_FILE.fullmatch(name) for name in names[:2])
-    assert files.RECORD_FILE.fullmatch(files.record_file_name(7))
+    assert files.RECORD_FILE.fullmatch(files.name_record_file(7))
 
 
 def test_text_that_no_file_can_hold_is_written_all_the_same(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lastgood.records.record import Crashed, Progress, QueryStarted, Record, StartFailed, Terminated, record_from_json
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, StartFailed, Terminated, parse_record
 from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.writer import Writer
 
@@ -64,17 +64,17 @@ class Case:
 
     def records(self) -> list[Record]:
         self.writer.close(DEADLINE_SECONDS)
-        read = [record_from_json(json.loads(json.dumps(each))) for each in self.sink.told]
+        read = [parse_record(json.loads(json.dumps(each))) for each in self.sink.told]
         assert None not in read
         return [each for each in read if each is not None]
 
 
 def test_life_of_a_run_is_three_kinds_of_records() -> None:
     case, query = Case(), Query()
-    case.queries.started(query, started_at_ms=5, spark=SPARK)
+    case.queries.note_start(query, started_at_ms=5, spark=SPARK)
     assert (case.queries.running(), case.queries.knows("r")) == ([query], True)
-    case.queries.progressed("r", PROGRESS)
-    case.queries.terminated("q", "r", message="as told", condition="X")
+    case.queries.note_progress("r", PROGRESS)
+    case.queries.note_end("q", "r", message="as told", condition="X")
     assert (case.queries.running(), case.queries.knows("r")) == ([], False)
     started, progress, ended = case.records()
     assert isinstance(started, QueryStarted)
@@ -89,17 +89,17 @@ def test_life_of_a_run_is_three_kinds_of_records() -> None:
 
 def test_end_is_told_once_however_often_it_is_seen() -> None:
     case = Case()
-    case.queries.started(Query(), started_at_ms=5, spark=SPARK)
+    case.queries.note_start(Query(), started_at_ms=5, spark=SPARK)
     for _ in range(3):
-        case.queries.terminated("q", "r", message=None, condition=None)
+        case.queries.note_end("q", "r", message=None, condition=None)
     assert [record.kind for record in case.records()] == ["started", "terminated"]
 
 
 def test_where_java_is_gone_the_event_has_to_do() -> None:
     case = Case()
-    case.queries.started(Query(is_java_gone=True), started_at_ms=5, spark=SPARK)
-    case.queries.progressed("r", PROGRESS)
-    case.queries.terminated("q", "r", message="as told", condition="X")
+    case.queries.note_start(Query(is_java_gone=True), started_at_ms=5, spark=SPARK)
+    case.queries.note_progress("r", PROGRESS)
+    case.queries.note_end("q", "r", message="as told", condition="X")
     _, progress, ended = case.records()
     assert isinstance(progress, Progress)
     assert progress.sources[0].topic_ids is None
@@ -111,8 +111,8 @@ def test_where_java_is_gone_the_event_has_to_do() -> None:
 
 def test_run_that_nobody_saw_begin_is_told_as_far_as_its_events_go() -> None:
     case = Case()
-    case.queries.progressed("r", PROGRESS)
-    case.queries.terminated("q", "r", message=None, condition=None)
+    case.queries.note_progress("r", PROGRESS)
+    case.queries.note_end("q", "r", message=None, condition=None)
     progress, ended = case.records()
     assert (progress.query_name, progress.checkpoint) == ("orders", None)
     assert (ended.query_id, ended.run_id) == ("q", "r")
@@ -121,7 +121,7 @@ def test_run_that_nobody_saw_begin_is_told_as_far_as_its_events_go() -> None:
 def test_failed_start_and_crash_are_told() -> None:
     case = Case()
     case.queries.start_failed("orders", "/chk", ValueError("no such format"))
-    case.queries.crashed(RuntimeError("out"))
+    case.queries.note_crash(RuntimeError("out"))
     refused, crashed = case.records()
     assert isinstance(refused, StartFailed)
     assert (refused.query_name, refused.checkpoint) == ("orders", "/chk")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lastgood.spark.agent import topics
-from lastgood.spark.agent.topics import KafkaTopics, topic_id
+from lastgood.spark.agent.topics import KafkaTopics, translate_topic_id
 
 ORDERS = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders", "startingoffsets": "earliest"}
 ID = "4JsV+tHNSU+gPfgSpzeUDQ"
@@ -145,5 +145,5 @@ def test_where_two_clusters_have_such_a_topic_nobody_is_asked() -> None:
 
 
 def test_topic_id_is_written_as_confluent_kafka_writes_it() -> None:
-    assert topic_id("_xohe6JvQsSDzVZCB-LD2w") == "/xohe6JvQsSDzVZCB+LD2w"
-    assert topic_id("AAAAAAAAAAAAAAAAAAAAAA") is None
+    assert translate_topic_id("_xohe6JvQsSDzVZCB-LD2w") == "/xohe6JvQsSDzVZCB+LD2w"
+    assert translate_topic_id("AAAAAAAAAAAAAAAAAAAAAA") is None
