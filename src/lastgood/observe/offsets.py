@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
+from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
+    OFFSET_LATEST,
+    KafkaOffset,
+    TextOffset,
+    VoidOffset,
+    name_offset,
+)
 from lastgood.errors import UsageError
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.ledger import open_asked_ledger
@@ -28,6 +35,8 @@ from lastgood.sources.kafka.reader import SourceKindError
 from lastgood.values import JsonValue, make_form
 
 _NOTHING_ASKED = EvidenceOptions()
+_PERHAPS_KAFKA = (KafkaOffset, VoidOffset, TextOffset)
+"""Offsets of Kafka, none yet, or a line that is no offset of anything: a batch before may tell that it is Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +298,7 @@ def _choose(query: OpenQuery, batch: int | None, time_ms: int | None, stable_lag
     if current is None:
         raise make_batch_unknown_error(query, batch or 0)
     newest = query.checkpoint.newest_offsets
-    if newest is not None and not _find_kafka_sources(newest, None):
+    if newest is not None and not any(isinstance(line.offset, _PERHAPS_KAFKA) for line in newest.sources):
         raise _make_no_kafka_error(query, newest)  # before a batch is named that would not do either
     if time_ms is not None:
         query, wanted = _find_planned_at(query, time_ms)

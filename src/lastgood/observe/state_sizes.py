@@ -73,19 +73,25 @@ def inspect_state(target: Target) -> StateSizes:
         name = operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
         for store in sorted(operator.stores, key=lambda each: (each.partition, each.name)):
             versions = store.versions
-            newest = versions.newest
+            newest, kind, span, changed = versions.newest, None, None, None
+            if store.format is not None:
+                kind = store.format.value
+            if versions.oldest is not None and newest is not None:
+                span = (versions.oldest, newest)
             changes = [file.size or 0 for file in store.files if file.version == newest and not file.kind.is_snapshot]
+            if changes:
+                changed = sum(changes)
             found.append(
                 StoreSize(
                     operator.operator,
                     name,
                     store.partition,
                     store.name,
-                    store.format.value if store.format else None,
-                    None if versions.oldest is None or newest is None else (versions.oldest, newest),
+                    kind,
+                    span,
                     len(store.files) + len(store.immutables),
                     sum(file.size or 0 for file in store.files) + sum(size or 0 for size in store.immutables.values()),
-                    sum(changes) if changes else None,
+                    changed,
                 )
             )
     return StateSizes(query, tuple(found))

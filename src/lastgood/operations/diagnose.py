@@ -65,7 +65,10 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
     query = _gather(target, options.evidence)
     logged = find_logged_query(log, query.query_id)
     unasked = find_sink_nobody_named(query, logged)
-    asked = add_what_log_tells(options, None if logged is None else replace(logged, sink=None) if unasked else logged)
+    named = logged
+    if logged is not None and unasked:
+        named = replace(logged, sink=None)
+    asked = add_what_log_tells(options, named)
     with ThreadPoolExecutor(3) as pool:
         again = pool.submit(find_files_again, query)
         advice = pool.submit(find_advice_facts, query, max_downtime_ms=options.max_downtime_ms, spark=options.spark)

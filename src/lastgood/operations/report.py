@@ -116,20 +116,21 @@ def _find_holding(storage: Storage, location: Location, recovery: str, incidents
 
 def _make_by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     """A recovery that nobody wrote an incident about, told as one."""
-    plan = done.plan
     begun_ms = next((at_ms for _, at_ms in done.stages if at_ms is not None), 0)
-    made_ms = begun_ms if plan is None else plan.made_at_ms
+    made_ms, because, kept, position = begun_ms, "its file cannot be read", None, {}
+    if done.plan is not None:
+        made_ms, because, kept = done.plan.made_at_ms, _describe_aim(done.plan), shorten_plan(done.plan)
+        position = {name: done.plan.position.get(name) for name in ("planned", "committed")}
     ends = [at_ms for stage, at_ms in done.stages if stage is RecoveryStage.CLOSED and at_ms is not None]
     attempt = Attempt(
         at_ms=made_ms,
         did="repair",
-        because="its file cannot be read" if plan is None else _describe_aim(plan),
+        because=because,
         seconds=(ends[0] - begun_ms) / 1000 if ends else 0.0,
         recovery=done.recovery,
-        plan=None if plan is None else shorten_plan(plan),
+        plan=kept,
         proof=done.proof,
     )
-    position = {} if plan is None else {name: plan.position.get(name) for name in ("planned", "committed")}
     return Incident(
         id=done.recovery,
         checkpoint=checkpoint,

@@ -93,15 +93,15 @@ class PlanOptions:
 
     def goal_words(self) -> tuple[str, ...]:
         """The goal, and where to start."""
-        via = self.via
-        told = {
-            "--goal": None if self.goal == "resume" else self.goal,
-            "--via": None if via is None else "app-config",
-        }
-        options = [word for name, value in told.items() if value is not None for word in (name, str(value))]
-        options += () if via is None else via.words()
-        any_number = ["--takes-any-number"] if self.takes_any_number else []
-        return (*options, *self.where.words(), *any_number)
+        words: list[str] = []
+        if self.goal != "resume":
+            words += ("--goal", self.goal)
+        if self.via is not None:
+            words += ("--via", "app-config", *self.via.words())
+        words += self.where.words()
+        if self.takes_any_number:
+            words.append("--takes-any-number")
+        return tuple(words)
 
 
 def make_plan(
@@ -265,15 +265,15 @@ def _reckon_start(
     found: OpenQuery, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise
 ) -> dict[str, Any]:
     """How the query is started, and what it will not find then without a word."""
-    told = None if drafted.start is None else drafted.start.offsets
-    if told is None and options.fail_on_data_loss:
+    told = starts_at = left_out = None
+    if drafted.start is not None:
+        told, starts_at = drafted.start.offsets, offsets_to_json(drafted.start.offsets)
+    elif options.fail_on_data_loss:
         return {"fail_on_data_loss": True}
     missing = find_left_out(take_sinks_back(found, drafted.sinks), then, promise, told)
-    return {
-        "fail_on_data_loss": options.fail_on_data_loss,
-        "left_out": None if missing is None else list(missing),
-        "starts_at": None if told is None else offsets_to_json(told),
-    }
+    if missing is not None:
+        left_out = list(missing)
+    return {"fail_on_data_loss": options.fail_on_data_loss, "left_out": left_out, "starts_at": starts_at}
 
 
 def _list_still_to_come(found: OpenQuery) -> tuple[str, ...]:

@@ -31,8 +31,6 @@ about Kafka, which people write by hand as well."""
 
 FOREIGN = {
     "bundle/stand_ins.py": 1,  # Spark's
-    "delta_log/actions.py": 1,  # Delta's
-    "delta_log/committing.py": 1,  # Delta's
     "failures/log_entries.py": 2,  # of drivers and schedulers
     "failures/log_facts.py": 1,  # Spark's
     "process/child.py": 1,  # of our own guard, by a pipe
@@ -43,14 +41,6 @@ FOREIGN = {
     "storage/gcs.py": 2,  # Google's
 }
 """Where JSON is read that lastgood did not write, or that a process of its own has just told it."""
-
-LEFT = {
-    "bundle/archive.py": 1,
-    "cli/listing.py": 1,
-    "mirror/copies.py": 1,
-    "audit/spark_job.py": 2,
-}
-"""Where JSON of lastgood is read beside `notes.read_json`, without its bounds."""
 
 
 def trees() -> dict[str, ast.Module]:
@@ -76,7 +66,7 @@ def test_no_class_writes_its_json_by_hand_but_those_that_still_do() -> None:
 
 def test_json_is_read_by_the_codec_but_where_it_is_foreign() -> None:
     found = Counter({name: calls(tree) for name, tree in trees().items()})
-    assert +found == +Counter({**FOREIGN, **LEFT, "notes.py": 1})
+    assert +found == +Counter({**FOREIGN, "notes.py": 1})
 
 
 def test_no_class_reads_its_json_by_hand() -> None:

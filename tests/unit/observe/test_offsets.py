@@ -195,6 +195,14 @@ def test_a_query_without_kafka_has_no_starting_offsets(tmp_path: Path) -> None:
     assert refused.value.found == "'file'"
 
 
+@pytest.mark.parametrize("source", ["garbage", "-"])
+def test_a_batch_before_tells_of_kafka_where_the_newest_plan_does_not(source: str, checkpoint: Path) -> None:
+    change(checkpoint, 10, source)
+    assert find_offsets_after(resolve_target(str(checkpoint)), stable_lag=1).starting_offsets() == {
+        "orders": {"0": 50, "1": 50}
+    }
+
+
 def test_a_long_log_is_not_read_whole(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "long").run(800)
     for asked in ({}, {"batch": 400}, {"stable_lag": 300}, {"time_ms": STARTED_MS + 200_000}):
