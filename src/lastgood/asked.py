@@ -177,7 +177,7 @@ def split_options(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Words of a command line, by option: each with its value, or alone.
 
     Example:
-        >>> options_in(["--sink", "a", "--source-replays", "--topic", "b"])
+        >>> split_options(["--sink", "a", "--source-replays", "--topic", "b"])
         [('--sink', 'a'), ('--source-replays',), ('--topic', 'b')]
     """
     found: list[tuple[str, ...]] = []
@@ -196,7 +196,7 @@ def format_downtime(max_downtime_ms: int | None) -> tuple[str, ...]:
     """How long a query may be down, as words of a command line; none if nobody said.
 
     Example:
-        >>> downtime(259_200_000)
+        >>> format_downtime(259_200_000)
         ('--max-downtime', '3d')
     """
     if max_downtime_ms is None:

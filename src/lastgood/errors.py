@@ -33,7 +33,7 @@ def format_command_line(*words: object) -> str:
     """A call of lastgood that can be pasted into a shell, whatever its words hold; without secrets.
 
     Example:
-        >>> command_line("inspect", "/lake/my orders", "--batch", 7)
+        >>> format_command_line("inspect", "/lake/my orders", "--batch", 7)
         "lastgood inspect '/lake/my orders' --batch 7"
     """
     return shlex.join(["lastgood", *redact_command([*map(str, words)])])

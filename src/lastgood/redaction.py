@@ -196,9 +196,9 @@ def redact(text: str) -> str:
     """The same text, with `***` in place of passwords, tokens, keys and signatures.
 
     Example:
-        >>> redacted("jdbc:sqlserver://db;user=sa;password={a;b};encrypt=true")
+        >>> redact("jdbc:sqlserver://db;user=sa;password={a;b};encrypt=true")
         'jdbc:sqlserver://db;user=sa;password=***;encrypt=true'
-        >>> redacted("postgresql://etl:p@ss/word@db/orders")
+        >>> redact("postgresql://etl:p@ss/word@db/orders")
         'postgresql://etl:***@db/orders'
     """
     for pattern, replacement in _FORMS:
@@ -218,7 +218,7 @@ def hide_login(location: str, *, instead: str = "") -> str:
         instead: What stands for the password, with its colon; empty: nothing.
 
     Example:
-        >>> without_login("postgresql://etl:p@ss/word@db/orders?sslmode=require&password=x")
+        >>> hide_login("postgresql://etl:p@ss/word@db/orders?sslmode=require&password=x")
         'postgresql://etl@db/orders?sslmode=require'
     """
     scheme, place, _ = location.partition(_PLACE)
@@ -252,9 +252,9 @@ def hide_rows(line: str) -> str:
     """An error line without values of the data that Spark, Java or Python quotes: cut from there on, and marked.
 
     Example:
-        >>> without_rows("[CAST_INVALID_INPUT] The value 'alice@x' of the type STRING cannot be cast")
+        >>> hide_rows("[CAST_INVALID_INPUT] The value 'alice@x' of the type STRING cannot be cast")
         "[CAST_INVALID_INPUT] The value '…'"
-        >>> without_rows("no such field in Row(name='Alice', age=5)")
+        >>> hide_rows("no such field in Row(name='Alice', age=5)")
         'no such field in Row(…)'
     """
     for pattern, replacement in _ROWS:
@@ -270,8 +270,8 @@ def redact_told(text: str, *, show_data: bool = False) -> str:
         show_data: Whether somebody has asked here for the rows in it; secrets are hidden all the same.
 
     Example:
-        >>> as_told('Key (mail)=(alice@x) already exists; password=x')
-        'Key (mail)=(…)'
+        >>> redact_told("The value 'alice@x' cannot be cast; password=x")
+        "The value '…'"
     """
     if show_data:
         return redact(text)
@@ -290,7 +290,7 @@ def redact_words(words: Sequence[str]) -> list[str]:
     """The words of a command line, without secrets: also where a word is the secret that the word before it names.
 
     Example:
-        >>> redacted_words(["app.py", "--password", "a b", "--conf", "x.token=c d"])
+        >>> redact_words(["app.py", "--password", "a b", "--conf", "x.token=c d"])
         ['app.py', '--password', '***', '--conf', 'x.token=***']
     """
     found: list[str] = []

@@ -89,7 +89,7 @@ def make_visible(text: str) -> str:
     r"""The same text on one line, with every control and bidirectional character as its escape.
 
     Example:
-        >>> visible("orders\x1b[2J\u202etxt")
+        >>> make_visible("orders\x1b[2J\u202etxt")
         'orders\\x1b[2J\\u202etxt'
     """
     return _UNSAFE.sub(_escape, text)

@@ -29,7 +29,7 @@ def redact_written(told: Mapping[str, Any]) -> dict[str, Any]:
     """The same object of JSON without secrets; a second time nothing changes.
 
     Example:
-        >>> as_written({"checkpoint": "/chk/token=5", "because": "postgresql://etl:x@db/o does not answer"})
+        >>> redact_written({"checkpoint": "/chk/token=5", "because": "postgresql://etl:x@db/o does not answer"})
         {'checkpoint': '/chk/token=5', 'because': 'postgresql://etl:***@db/o does not answer'}
     """
     return {name: _redact_member(name, value) for name, value in told.items()}
@@ -72,7 +72,7 @@ def redact_command(words: Sequence[str]) -> list[str]:
     """The words of a command line, without secrets; locations stay what they are but for their logins.
 
     Example:
-        >>> command_as_written(["plan", "/chk/token=5", "--sink", "postgresql://etl:x@db/o", "--password", "x"])
+        >>> redact_command(["plan", "/chk/token=5", "--sink", "postgresql://etl:x@db/o", "--password", "x"])
         ['plan', '/chk/token=5', '--sink', 'postgresql://etl:***@db/o', '--password', '***']
     """
     told = zip(words, redact_words(words), strict=True)

@@ -60,6 +60,7 @@ THEIR_OWN = {
     "cli/streams.py": "/dev/null",
     "ledger/store.py": "the ledger that was named",
     "storage/local_tree.py": "this is the tree",
+    "delta_log/own_files.py": "entries of a folder that the tree has opened",
     "observe/advice_facts.py": "/proc",
     "observe/broker.py": "the file of `--kafka`",
     "observe/bundle.py": "the file of `--save`, or the bundle that was named",

@@ -53,7 +53,7 @@ def lake(tmp_path: Path) -> Path:
     victim.mkdir()
     (victim / "secret.json").write_bytes(b"{}")
     copies = [Copy("q", "metadata", AT_MS, None, b'{"id":"q"}'), Copy("q", "offsets/7", AT_MS, None, b"v1\n{}\n1")]
-    backup, content = make_backup(copies, at_ms=AT_MS, mark="7f3a")
+    backup, content = make_backup(copies, at_ms=AT_MS, backup_id=ID)
     (victim / "secret.jsonl.gz").write_bytes(content)
     folder = tmp_path / "lake/chk.lastgood/backups"
     folder.mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_only_names_as_lastgood_makes_them_are_ids(tmp_path: Path, name: str) ->
     work = tmp_path / "chk.lastgood"
     for kind in ("backups", "incidents", "recoveries"):
         (work / kind).mkdir(parents=True, exist_ok=True)
-    backup, _ = make_backup([Copy(None, "metadata", 1, 1, b"x")], at_ms=AT_MS, mark="7f3a")
+    backup, _ = make_backup([Copy(None, "metadata", 1, 1, b"x")], at_ms=AT_MS, backup_id=ID)
     placed = [work / f"backups/{name}.json", work / f"incidents/{name}.json", work / f"recoveries/{name}"]
     if name in (".", ".."):
         return
@@ -197,7 +197,7 @@ def test_a_proof_copies_no_key_to_where_it_leads(tmp_path: Path, climb: str, is_
     bucket = FsspecStorage(Bucket({**logs, **{f"lake/chk/{each}": content for each, content in evil.items()}}))
     chk = parse_location("s3a://lake/chk")
     storage = bucket if is_checked else Unchecked(bucket)
-    found: Any = SimpleNamespace(location=chk, world=SimpleNamespace(is_local=False))
+    found: Any = SimpleNamespace(location=chk, seen=SimpleNamespace(is_local=False))
     _copy(OverlayStorage(storage, chk, {}), found, tmp_path / "deep/copy")
     copied = state_of(tmp_path / "deep")
     assert {f"copy/{key.removeprefix('lake/chk/')}" for key in logs if not key.endswith(".crc")} == set(copied)

@@ -77,7 +77,7 @@ def run_audit(
     """Let a Spark job make one comparison; changes nothing.
 
     Args:
-        spec: What is compared, as `audit_spec` finds it out.
+        spec: What is compared, as `make_audit_spec` finds it out.
         spark: Where the job runs.
         progress: Is told, in a few words, what is being done.
 

@@ -22,8 +22,8 @@ _OF_STATE = (
     rules_state.STATE_FILE_DAMAGED,
 )
 """Those with which Spark may go on, with totals that lack what was read before, or hold what was given up."""
-OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS, *_OF_STATE)
-"""Every condition by which records can be lost or doubled."""
+OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
+"""Every condition by which records can be lost or doubled between sources and sinks."""
 _DONE_ALREADY = (
     source_conditions.SOURCE_OFFSET_WENT_BACK,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
@@ -61,4 +61,4 @@ def find_against_exactly_once(world: Observation, restart: Restart) -> list[Find
 
 def _is_against(finding: Finding) -> bool:
     least = Severity.WARNING if finding.condition in _DONE_ALREADY else Severity.ERROR
-    return finding.severity >= least and finding.condition in OF_RECORDS
+    return finding.severity >= least and finding.condition in (*OF_RECORDS, *_OF_STATE)

@@ -25,7 +25,7 @@ class _Finder(object):
         if name not in _STARTING:
             return None
         try:
-            return _hook().instrumented_spec(self, name, path, target)
+            return _hook().find_instrumented_spec(self, name, path, target)
         except Exception:  # noqa: BLE001 - the application goes on without us
             _report_trouble()
             return None
