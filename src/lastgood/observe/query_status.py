@@ -249,7 +249,8 @@ def examine(
     Args:
         query: With `BATCHES` of the newest batches, and the mirror where `gather` reads it; its sinks and Kafka were
             asked, with `headroom`.
-        facts: From `select_query_facts` at least; with less than `find_advice_facts` tells there is less advice, and no more.
+        facts: From `select_query_facts` at least; with less than `find_advice_facts` tells there is less advice, and no
+            more.
         asked: By what options they were asked.
         at_ms: The time, milliseconds since 1970.
         max_downtime_ms: How long the query may be down, as it was said beside the configuration; the commands that are
