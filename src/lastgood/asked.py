@@ -148,7 +148,10 @@ class Asked:
             >>> Asked("chk", wanted=fresh).in_checkpoint()
             'lastgood plan chk --goal fresh --stable-lag 3'
         """
-        kept = [word for option in split_options(self.wanted) if option[0] not in VIA_APPLICATION for word in option]
+        kept: list[str] = []
+        for option in split_options(self.wanted):
+            if option[0] not in VIA_APPLICATION:
+                kept += option
         return self.command("plan", *(kept or ("--goal", "fresh")))
 
     def _said(self, verb: str, options: tuple[object, ...]) -> Iterator[str]:

@@ -133,7 +133,8 @@ def _choose_like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candida
     wanted = see(raw)
     found = [(candidate, see(candidate)) for candidate in candidates]
     same = [candidate for candidate, seen in found if seen == wanted]
-    similar = [candidate for candidate, seen in found if list(map(_name_kind, seen)) == list(map(_name_kind, wanted))]
+    kinds = [_name_kind(each) for each in wanted]
+    similar = [candidate for candidate, seen in found if [_name_kind(each) for each in seen] == kinds]
     return next(iter((*same, *similar)), _BINARY)
 
 

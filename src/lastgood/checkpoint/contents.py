@@ -76,8 +76,10 @@ class Checkpoint:
         noted = {source.name for source in self.sources if source.listing.newest_listed is not None}
         operators = self.state.operators if self.state else ()
         stores = [store for each in operators for store in each.stores]
-        has_state = any(each.metadata_path for each in operators) or any(store.files for store in stores)
-        return self.query is not None or has_log or is_whole or bool(noted - {OFFSETS, COMMITS}) or has_state
+        has_metadata = any(each.metadata_path for each in operators)
+        has_files = any(store.files for store in stores)
+        has_notes = bool(noted - {OFFSETS, COMMITS})
+        return self.query is not None or has_log or is_whole or has_notes or has_metadata or has_files
 
     @property
     def last_planned(self) -> int | None:

@@ -153,7 +153,11 @@ def collect_pins(plans: Mapping[int, OffsetEntry | Damage], committed: int | Non
         committed: The newest commit.
     """
     entries = {number: plan for number, plan in sorted(plans.items()) if isinstance(plan, OffsetEntry)}
-    pinned = {number: count for number, plan in entries.items() if (count := find_pinned_partitions(plan)) is not None}
+    pinned = {}
+    for number, plan in entries.items():
+        count = find_pinned_partitions(plan)
+        if count is not None:
+            pinned[number] = count
     if not entries:
         return Pins()
     newest, provider = pinned.get(max(entries)), entries[max(entries)].conf.get(STATE_STORE_PROVIDER)

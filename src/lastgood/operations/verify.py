@@ -8,9 +8,7 @@ from pathlib import Path
 from lastgood.audit.spark_job import SparkSubmit, run_audit
 from lastgood.audit.specification import make_audit_spec
 from lastgood.settings.target import Target
-from lastgood.spark.audit import (
-    Audit,
-)
+from lastgood.spark.audit import Audit
 
 
 def verify_data(  # noqa: PLR0913 - the options of the command, all by name
