@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ from typed import call
 
 from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import Incidents
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.operations.backup import create
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
@@ -250,3 +252,35 @@ def test_file_that_was_changed_since_is_told_to_a_person(tmp_path: Path, checkpo
     done = lastgood(tmp_path, *shlex.split(called["next"])[1:], "-o", "plan.json")
     assert done.returncode == 0, done.stderr
     assert str(checkpoint) in called["next"]
+
+
+@pytest.mark.parametrize("is_seal", [False, True])
+def test_what_the_mirror_saw_while_a_checkpoint_was_left_behind_is_no_query_begun_since(
+    tmp_path: Path, checkpoint: Path, *, is_seal: bool
+) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(checkpoint, half)
+    (half / "metadata").unlink()
+    assert run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")[0] == 0
+    newest = max((tmp_path / "chk.lastgood/recoveries").iterdir())
+    stages = [json.loads((newest / f"{each}.json").read_text())["at_ms"] for each in ("begun", "applied", "closed")]
+    assert stages == sorted(stages)
+    seen_ms = (newest / "applying.json").stat().st_mtime_ns // 1_000_000
+    if is_seal:  # it goes last, when all else has been settled
+        for each in [*half.glob("offsets/*"), *half.glob("commits/*")]:
+            each.write_bytes(b"")
+        seen_ms = stages[-1]
+    look_as_the_mirror(half, of=checkpoint, at_ms=seen_ms)
+    (tmp_path / "start.json").write_text("latest")
+    code, events = run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")
+    assert (code, names(events)) == (3, ["called"])
+
+
+def look_as_the_mirror(folder: Path, *, of: Path, at_ms: int) -> None:
+    """Copy these logs into the mirror of a checkpoint, as who looked at it at this time, milliseconds since 1970."""
+    seen, location = parse_location(str(folder)), parse_location(str(of))
+    storage = open_writable(location)
+    writer = MirrorWriter(
+        seen, storage=storage, folder=locate_mirror(location), target=storage, writer="beef", now_ms=lambda: at_ms
+    )
+    assert writer.look() > 0

@@ -29,7 +29,7 @@ class Case(UnsignedCase):
     def engine(self, storage: WritableStorage | None = None, *_: object, keys: KeyRing | None = None) -> Engine:
         room = self.room(keys, storage)
         surveyor = Surveyor(sinks=lambda: self.sinks, promise=self.promise)
-        return Engine(room, self.plan, OurLease(), surveyor, lambda _: None, 0)  # type: ignore[arg-type]
+        return Engine(room, self.plan, OurLease(), surveyor, lambda _: None, lambda: 0)  # type: ignore[arg-type]
 
     def room(self, keys: KeyRing | None = None, storage: WritableStorage | None = None) -> Room:
         keys = self.keys if keys is None else keys

@@ -151,7 +151,7 @@ class Case:
     ) -> Engine:
         room = Room(self.location, self.plan.recovery, storage or self.storage)
         surveyor = Surveyor(sinks=lambda: self.sinks, promise=self.promise)
-        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, 0, settle=settle)  # type: ignore[arg-type]
+        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, lambda: 0, settle=settle)  # type: ignore[arg-type]
 
     def promise(self, shown: Storage) -> Promise:
         assert {entry.name for entry in shown.walk(self.location) or ()} == set(self.wanted)

@@ -223,7 +223,7 @@ def test_local_files_too(tmp_path: Path) -> None:
         made_by="test",
     )
     room = Room(location, plan.recovery, storage)
-    engine = Engine(room, plan, OurLease(), Surveyor(lambda: (), lambda _: RESUMES), lambda _: None, 0)  # type: ignore[arg-type]
+    engine = Engine(room, plan, OurLease(), Surveyor(lambda: (), lambda _: RESUMES), lambda _: None, lambda: 0)  # type: ignore[arg-type]
     engine.apply("proof")
     assert not (tmp_path / "chk/offsets/3").exists()
     engine.undo("proof")

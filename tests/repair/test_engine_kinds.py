@@ -124,7 +124,7 @@ class CounterCase(Case):
         used = storage or self.storage
         surveyor = Surveyor(sinks=lambda: self.sinks, promise=self.promise, open_sink=lambda _: used)
         room = Room(self.location, self.plan.recovery, used)
-        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, 0, settle=settle)  # type: ignore[arg-type]
+        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, lambda: 0, settle=settle)  # type: ignore[arg-type]
 
     @property
     def count(self) -> bytes | None:

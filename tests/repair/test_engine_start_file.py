@@ -44,7 +44,7 @@ class StartCase(Case):
         shown = storage or self.storage
         surveyor = Surveyor(sinks=lambda: self.sinks, promise=self.promise, open_sink=lambda _: shown)
         room = Room(self.location, self.plan.recovery, shown)
-        return Engine(room, self.plan, OurLease(), surveyor, lambda _: None, 0)  # type: ignore[arg-type]
+        return Engine(room, self.plan, OurLease(), surveyor, lambda _: None, lambda: 0)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[None, OLD], ids=["new", "known"])

@@ -16,7 +16,14 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, classify, parse_batch
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import RecoveryStage, find_latest_stage, list_recoveries, locate_recoveries, read_note
+from lastgood.journal.room import (
+    RecoveryStage,
+    find_latest_stage,
+    list_recoveries,
+    locate_recoveries,
+    read_noted_ms,
+    read_settled_ms,
+)
 from lastgood.planning.plan import Plan
 from lastgood.planning.steps import compute_digest, list_files_after, list_files_before
 from lastgood.query.prediction.restart import Outcome
@@ -32,7 +39,7 @@ class Ending:
     """A recovery that is closed, or that was taken back."""
 
     at_ms: int
-    """When, milliseconds since 1970."""
+    """When all was as it stayed, milliseconds since 1970: from then on a driver may have started."""
     since_ms: int | None
     """Taken back: when it had begun; in between the checkpoint was not the query's own. None: it is closed."""
     planned: int
@@ -95,7 +102,8 @@ def _find_ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery
     if stage not in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK):
         return None
     signer = Signer.at(keys, checkpoint)
-    begun_ms, at_ms = (_read_noted_ms(storage, folder, each, signer) for each in (RecoveryStage.BEGUN, stage))
+    begun_ms = read_noted_ms(storage, folder, RecoveryStage.BEGUN, signer)
+    at_ms = read_settled_ms(storage, folder, stage, signer)
     file = folder / "plan.json"
     raw = storage.read(file, limit=PLAN_BYTES_MAX)
     if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
@@ -153,8 +161,3 @@ def _parse_id(metadata: bytes | None) -> str | None:
     if metadata is not None:
         parsed = parse_query_metadata(metadata)
     return parsed.query_id if isinstance(parsed, QueryMetadata) else None
-
-
-def _read_noted_ms(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer) -> int | None:
-    at_ms = read_note(storage, folder, stage, signer).get("at_ms")
-    return at_ms if isinstance(at_ms, int) else None

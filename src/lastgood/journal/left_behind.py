@@ -5,12 +5,15 @@ A checkpoint without a batch is a first start, a lost one, or this: the three ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import RecoveryStage, find_latest_stage, list_newest_first, locate_recoveries, read_note
+from lastgood.journal.room import (
+    RecoveryStage,
+    find_latest_stage,
+    list_newest_first,
+    locate_recoveries,
+    read_settled_ms,
+)
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.observation import LeftBehind
 from lastgood.settings.config import Config
@@ -47,14 +50,14 @@ def find_left_behind(
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
             plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
-            closed = read_note(storage, folder, RecoveryStage.CLOSED, Signer.at(keys, checkpoint))
-            return _make_left_behind(plan, closed, list_words_of_death(str(checkpoint), config))
+            at_ms = read_settled_ms(storage, folder, RecoveryStage.CLOSED, Signer.at(keys, checkpoint))
+            return _make_left_behind(plan, at_ms, list_words_of_death(str(checkpoint), config))
     return None
 
 
-def _make_left_behind(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) -> LeftBehind | None:
+def _make_left_behind(plan: Plan, at_ms: int | None, undo_words: tuple[str, ...]) -> LeftBehind | None:
     """What a plan tells of it; None for any other plan."""
-    told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
+    told = plan.options.get("start_file")
     if told is None:
         return None
     try:
@@ -64,7 +67,7 @@ def _make_left_behind(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[s
         topic_ids = {name: each for name, each in told_ids.items() if each is not None}
         return LeftBehind(
             recovery=plan.recovery,
-            at_ms=plan.made_at_ms if at_ms is None else int(at_ms),
+            at_ms=plan.made_at_ms if at_ms is None else at_ms,
             file=StartFile(str(told["location"]), StartForm(told["form"]), told["key"]),
             starts={source_id: read_offsets(plan.options["starts_at"])},
             query_id=plan.query_id,

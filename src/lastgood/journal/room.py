@@ -385,6 +385,35 @@ def _find_age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[in
     return number if isinstance(number, int) else 0, recovery
 
 
+_SETTLED = {RecoveryStage.CLOSED: RecoveryStage.APPLIED, RecoveryStage.TAKEN_BACK: RecoveryStage.UNDONE}
+"""What is noted down before the seal goes, and what after it."""
+
+
+def read_settled_ms(storage: Storage, folder: Location, end: RecoveryStage, signer: Signer = _UNASKED) -> int | None:
+    """When the recovery in a folder had left all as it stays, milliseconds since 1970; None if nobody noted it down.
+
+    The end itself may be noted down much later: by who finishes what was killed after the seal had gone, and a driver
+    may have run meanwhile.
+
+    Raises:
+        PlanInvalidError, SignatureMissingError, SignatureWrongError, StorageError: as `read_note`.
+    """
+    at_ms = read_noted_ms(storage, folder, _SETTLED[end], signer)
+    if at_ms is not None:
+        return at_ms
+    return read_noted_ms(storage, folder, end, signer)  # it was given up before there was anything to settle
+
+
+def read_noted_ms(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer = _UNASKED) -> int | None:
+    """When the recovery in a folder came to a stage, milliseconds since 1970; None if it never did.
+
+    Raises:
+        PlanInvalidError, SignatureMissingError, SignatureWrongError, StorageError: as `read_note`.
+    """
+    at_ms = read_note(storage, folder, stage, signer).get("at_ms")
+    return at_ms if isinstance(at_ms, int) else None
+
+
 def read_note(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer = _UNASKED) -> dict[str, Any]:
     """What the recovery in a folder has noted down with a stage; empty if it was never reached.
 

@@ -316,7 +316,9 @@ def look_for_left_behind(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery
     if left is None:
         return query
     found = replace(query, seen=replace(query.seen, left=left)).with_mirror()
-    has_run = any(parse_batch(copy.path, log) is not None for copy in found.seen.copies for log in (OFFSETS, COMMITS))
+    # What was seen empty may be a part of the seal, on its way out.
+    seen = [copy.path for copy in found.seen.copies if copy.content]
+    has_run = any(parse_batch(path, log) is not None for path in seen for log in (OFFSETS, COMMITS))
     return query if has_run else found
 
 

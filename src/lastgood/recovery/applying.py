@@ -311,7 +311,7 @@ class _Work:
                 lease,
                 surveyor,
                 self.tell,
-                read_clock_ms(),
+                read_clock_ms,
                 settle=self._settle,
                 config=self.target.config,
             )

@@ -72,7 +72,7 @@ class Engine:
         lease: Lease,
         surveyor: Surveyor,
         tell: Tell,
-        now_ms: int,
+        now_ms: Callable[[], int],
         *,
         settle: Callable[[], None] = lambda: None,
         config: Config | None = None,
@@ -85,7 +85,7 @@ class Engine:
             lease: Held as long as this lives.
             surveyor: How to look at the rest of the world.
             tell: Gets a line for a person at each turn.
-            now_ms: The time, for what is noted down.
+            now_ms: Tells the time, milliseconds since 1970, for what is noted down.
             settle: Waits as long as a driver's write may take that began before the seal stood.
             config: Of this command; None: the `lastgood.toml` here.
         """
@@ -102,7 +102,7 @@ class Engine:
             checkpoint=room.checkpoint,
             storage=room.storage,
             kept=room.before,
-            now_ms=now_ms,
+            now_ms=now_ms(),
             open_other=surveyor.open_sink,
         )
 
@@ -390,7 +390,8 @@ class Engine:
         return self._room.storage.read(self._room.file(path), limit=LOG_BYTES_MAX)
 
     def _facts(self, **more: Any) -> dict[str, Any]:
-        return {"at_ms": self._now_ms, "lease": self._lease.number, **more}
+        """Each stage has its own time: what a mirror saw until the end is of the query before it."""
+        return {"at_ms": self._now_ms(), "lease": self._lease.number, **more}
 
     def _undo_command(self) -> str:
         return self._looking("undo", self._plan.recovery, *list_words_needed(str(self._room.checkpoint), self._config))

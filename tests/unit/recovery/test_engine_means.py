@@ -37,7 +37,7 @@ def engine(folder: Path, location: str, fence: str | None) -> Engine:
     room = Room(checkpoint, plan.recovery, open_writable(checkpoint))
     surveyor = Surveyor(sinks=lambda: plan.sinks, promise=lambda _: plan.promise)
     lease: Any = None  # before anything is begun nobody needs one
-    return Engine(room, plan, lease, surveyor, lambda _: None, 0)
+    return Engine(room, plan, lease, surveyor, lambda _: None, lambda: 0)
 
 
 def test_table_that_is_committed_to_lies_where_only_one_can_make_a_version(tmp_path: Path) -> None:
