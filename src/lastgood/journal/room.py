@@ -103,6 +103,10 @@ class RecoveryStage(enum.Enum):
         )
 
 
+SETTLED = {RecoveryStage.CLOSED: RecoveryStage.APPLIED, RecoveryStage.TAKEN_BACK: RecoveryStage.UNDONE}
+"""For each end what is noted down before the seal goes: all is as it stays."""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """The place of one recovery."""
@@ -385,10 +389,6 @@ def _find_age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[in
     return number if isinstance(number, int) else 0, recovery
 
 
-_SETTLED = {RecoveryStage.CLOSED: RecoveryStage.APPLIED, RecoveryStage.TAKEN_BACK: RecoveryStage.UNDONE}
-"""What is noted down before the seal goes, and what after it."""
-
-
 def read_settled_ms(storage: Storage, folder: Location, end: RecoveryStage, signer: Signer = _UNASKED) -> int | None:
     """When the recovery in a folder had left all as it stays, milliseconds since 1970; None if nobody noted it down.
 
@@ -398,7 +398,7 @@ def read_settled_ms(storage: Storage, folder: Location, end: RecoveryStage, sign
     Raises:
         PlanInvalidError, SignatureMissingError, SignatureWrongError, StorageError: as `read_note`.
     """
-    at_ms = read_noted_ms(storage, folder, _SETTLED[end], signer)
+    at_ms = read_noted_ms(storage, folder, SETTLED[end], signer)
     if at_ms is not None:
         return at_ms
     return read_noted_ms(storage, folder, end, signer)  # it was given up before there was anything to settle

@@ -318,8 +318,9 @@ def look_for_left_behind(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery
     found = replace(query, seen=replace(query.seen, left=left)).with_mirror()
     # What was seen empty may be a part of the seal, on its way out.
     seen = [copy.path for copy in found.seen.copies if copy.content]
-    has_run = any(parse_batch(path, log) is not None for path in seen for log in (OFFSETS, COMMITS))
-    return query if has_run else found
+    has_planned = any(parse_batch(path, OFFSETS) is not None for path in seen)
+    has_committed = any(parse_batch(path, COMMITS) is not None for path in seen)
+    return query if has_planned or has_committed else found
 
 
 def _select_since_left(copies: Iterable[Copy], left: LeftBehind | None) -> tuple[Copy, ...]:

@@ -14,7 +14,7 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.lease import Lease, LeaseLostError, raise_if_overtaken
-from lastgood.journal.room import RecoveryStage, Room
+from lastgood.journal.room import SETTLED, RecoveryStage, Room
 from lastgood.journal.seal import is_in_place, list_seal_files, put_up, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.steps import compute_digest, list_files_after, list_files_before
@@ -147,7 +147,7 @@ class Engine:
             self._begin(proof)
         if stage is not RecoveryStage.APPLIED:
             self._do_all()
-        self._open(RecoveryStage.APPLIED, RecoveryStage.CLOSED, self._plan.seal)
+        self._open(RecoveryStage.CLOSED, self._plan.seal)
         return Done(self._plan)
 
     def undo(self, proof: str) -> Done:
@@ -188,7 +188,7 @@ class Engine:
             for step in reversed(self._plan.steps):
                 self._take(step.undo, step, lambda each: each.undo(seal))
             self._require_seal(self._temporary(seal, RecoveryStage.UNDONE))
-        self._open(RecoveryStage.UNDONE, RecoveryStage.TAKEN_BACK, seal)
+        self._open(RecoveryStage.TAKEN_BACK, seal)
         return Done(self._plan)
 
     def _seal_again(self, seal: Sequence[str], *, is_closed: bool) -> None:
@@ -325,9 +325,10 @@ class Engine:
 
     # How it ends.
 
-    def _open(self, settled: RecoveryStage, end: RecoveryStage, seal: Sequence[str]) -> None:
+    def _open(self, end: RecoveryStage, seal: Sequence[str]) -> None:
         """Note down that all is done, then take the seal away: from then on a driver may start."""
         self._lease.check()
+        settled = SETTLED[end]
         ours = self._temporary(seal, settled)
         if self._room.stage() is not settled:
             names = {
