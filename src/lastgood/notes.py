@@ -29,8 +29,9 @@ def read_json(raw: bytes | str, *, values_max: int | None = VALUES_MAX, is_stric
         values = count_values(raw)
         if values > values_max:
             raise ValueError(f"{values:,} values, of {values_max:,} at most")
+    decoder = _STRICT if is_strict else _LENIENT
     try:
-        return json.loads(raw, parse_int=_parse_number, parse_constant=_refuse if is_strict else None)
+        return decoder.decode(raw if isinstance(raw, str) else raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -50,3 +51,7 @@ def _parse_number(digits: str) -> int:
     if len(digits) > _DIGITS_MAX:
         raise ValueError(f"a number of {len(digits):,} digits")
     return int(digits)
+
+
+_LENIENT = json.JSONDecoder(parse_int=_parse_number)
+_STRICT = json.JSONDecoder(parse_int=_parse_number, parse_constant=_refuse)

@@ -162,17 +162,37 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
     Raises:
         TypeError: it holds something that is none of our values.
     """
-    if value is None or isinstance(value, bool | int | float):
+    return _choose_encoder(type(value))(value, style)  # type: ignore[arg-type]  # a class can be hashed
+
+
+@functools.cache
+def _choose_encoder(kind: type) -> Callable[[Any, Style], Any]:
+    """What writes the values of a class: chosen once, since a listing holds millions of them."""
+    if issubclass(kind, types.NoneType | bool | int | float):
+        return _encode_as_it_is
+    if issubclass(kind, str):
+        return _encode_text
+    if issubclass(kind, enum.Enum):
+        return _encode_choice
+    if dataclasses.is_dataclass(kind):
+        return _encode_dataclass
+    if issubclass(kind, Mapping):
+        return _encode_mapping
+    return _encode_collection
+
+
+def _encode_as_it_is(value: Any, _style: Style) -> Any:
+    return value
+
+
+def _encode_text(value: str, style: Style) -> str:
+    if style.text is None:
         return value
-    if isinstance(value, str):
-        if style.text is None:
-            return value
-        return style.text(value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _encode_dataclass(value, style)
-    return _encode_collection(value, style)
+    return style.text(value)
+
+
+def _encode_choice(value: enum.Enum, _style: Style) -> Any:
+    return value.value
 
 
 def _encode_dataclass(value: Any, style: Style) -> Any:
@@ -184,8 +204,6 @@ def _encode_dataclass(value: Any, style: Style) -> Any:
 
 
 def _encode_collection(value: Any, style: Style) -> Any:
-    if isinstance(value, Mapping):
-        return _encode_mapping(value, style)
     if isinstance(value, bytes) and not style.is_by_fields:
         return base64.b64encode(value).decode()
     if hasattr(value, "to_json") and not style.is_by_fields:
@@ -217,21 +235,21 @@ def _encode_by_fields(value: Any, style: Style) -> dict[str, Any]:
 
 
 def _encode_by_form(value: Any, style: Style) -> dict[str, Any]:
-    shape = find_form(type(value))
     found: dict[str, Any] = {}
-    for key, get in _make_getters(type(value)):  # type: ignore[arg-type]  # a class can be hashed
-        each = get(value)
-        if key.startswith("*"):
+    for member in _list_members(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+        each = member.get(value)
+        if member.is_spread:
             found |= to_json(each, style)
-        elif each or key not in shape.left_out:
-            is_text = key in shape.texts and each is not None
+        elif each or not member.is_left_out:
+            is_text = member.is_text and each is not None
             if is_text:
-                found[key] = str(each)
+                found[member.key] = str(each)
             else:
-                found[key] = to_json(each, style)
-    if shape.finish is None:
+                found[member.key] = to_json(each, style)
+    finish = find_form(type(value)).finish
+    if finish is None:
         return found
-    return shape.finish(found)
+    return finish(found)
 
 
 def find_form(kind: type) -> Form:
@@ -249,9 +267,32 @@ def list_attributes(kind: Any) -> dict[str, str]:
     return {key: attribute or key.removeprefix("*") for key, _, attribute in parted}
 
 
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A key of an object, as `Form` says it."""
+
+    key: str
+    get: Callable[[Any], Any]
+    is_spread: bool
+    """Whether all keys of the object of that stand in its place."""
+    is_left_out: bool
+    """Whether it is left out where its value is empty or None."""
+    is_text: bool
+
+
 @functools.cache
-def _make_getters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((key, _make_getter(attribute.split("."))) for key, attribute in list_attributes(kind).items())
+def _list_members(kind: Any) -> tuple[_Member, ...]:
+    form = find_form(kind)
+    return tuple(
+        _Member(
+            key,
+            _make_getter(attribute.split(".")),
+            is_spread=key.startswith("*"),
+            is_left_out=key in form.left_out,
+            is_text=key in form.texts,
+        )
+        for key, attribute in list_attributes(kind).items()
+    )
 
 
 def _make_getter(names: list[str]) -> Callable[[Any], Any]:

@@ -48,12 +48,18 @@ class Report(JsonValue):
     position: Position
     restart: Restart
     """For the version of Spark that was asked for."""
-    others: tuple[Restart, ...]
-    """For the versions that would do something else."""
+    spark: SparkVersion
+    """That version."""
     findings: tuple[Finding, ...]
     """Worst first."""
     failures: tuple[Failure, ...] = ()
     """What a driver's log told; empty if none was given."""
+
+    @property
+    def others(self) -> tuple[Restart, ...]:
+        """For the versions that would do something else; only who asks waits for these predictions."""
+        predicted = (predict(self.world, version) for version in SPARK_VERSIONS if version != self.spark)
+        return tuple(other for other in predicted if _is_different(other, self.restart))
 
     @property
     def query_id(self) -> str | None:
@@ -90,7 +96,6 @@ def diagnose(
     position = locate(world.checkpoint, world.sinks)
     restart = predict(world, chosen)
     restart = replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *find_unknowns(world, restart)))))
-    predicted = (predict(world, version) for version in SPARK_VERSIONS if version != chosen)
     findings = [
         *others,
         *find_links(world),
@@ -109,7 +114,7 @@ def diagnose(
         world,
         position,
         restart,
-        tuple(other for other in predicted if _is_different(other, restart)),
+        chosen,
         tuple(sort_worst_first(findings)),
         tuple(failures),
     )

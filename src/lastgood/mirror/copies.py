@@ -39,6 +39,8 @@ _LINE_BEGINNING = re.compile(
     rb'(?:,"modified_ms":\d{1,19})?,"(?:text|base64)":'
 )
 _TEXT_AND_END = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\}\s{0,2}')
+_NO_NAMES = frozenset(("", ".", ".."))
+_NO_PATH = re.compile("[\0\ud800-\udfff]")
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
 
 
@@ -297,16 +299,18 @@ def _is_flat(line: bytes) -> bool:
 
 def _is_ours(copy: Copy) -> bool:
     """Whether the fields are what we write: a path that leads out of the checkpoint must never be restored."""
-    times: list[Any] = [copy.seen_ms, 0 if copy.modified_ms is None else copy.modified_ms]
-    texts: list[Any] = [copy.path, "" if copy.query_id is None else copy.query_id]
+    path: Any = copy.path
+    query_id: Any = copy.query_id
     return (
-        all(is_time_ms(time) for time in times)
-        and all(isinstance(text, str) for text in texts)
-        and isinstance(classify(copy.path), QueryMetadataFile | LogFile)
-        and all(map(_is_name, copy.path.split("/")))
+        is_time_ms(copy.seen_ms)
+        and (copy.modified_ms is None or is_time_ms(copy.modified_ms))
+        and isinstance(path, str)
+        and (query_id is None or isinstance(query_id, str))
+        and isinstance(classify(path), QueryMetadataFile | LogFile)
+        and _is_path(path)
     )
 
 
-def _is_name(part: str) -> bool:
-    """Whether a part of a path is the name of a file or folder, and stays one when it becomes bytes."""
-    return part not in ("", ".", "..") and "\0" not in part and not any("\ud800" <= each <= "\udfff" for each in part)
+def _is_path(path: str) -> bool:
+    """Whether its parts are names of files or folders, and stay that when they become bytes."""
+    return _NO_NAMES.isdisjoint(path.split("/")) and _NO_PATH.search(path) is None

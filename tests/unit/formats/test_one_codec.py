@@ -32,7 +32,8 @@ about Kafka, which people write by hand as well."""
 FOREIGN = {
     "bundle/stand_ins.py": 1,  # Spark's
     "failures/log_entries.py": 2,  # of drivers and schedulers
-    "failures/log_facts.py": 1,  # Spark's
+    "checkpoint/lines.py": 1,  # Spark's
+    "failures/log_facts.py": 2,  # Spark's
     "process/child.py": 1,  # of our own guard, by a pipe
     "process/driver.py": 1,  # of a Python that is asked, by a pipe
     "recovery/prover.py": 1,  # of a Spark that was asked
@@ -57,7 +58,7 @@ def methods(tree: ast.Module, name: str) -> set[str]:
 def calls(tree: ast.Module) -> int:
     found = [each.func for each in ast.walk(tree) if isinstance(each, ast.Call)]
     attributes = [each for each in found if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)]
-    return sum(each.value.id == "json" and each.attr in ("load", "loads") for each in attributes)
+    return sum(each.value.id == "json" and each.attr in ("load", "loads", "JSONDecoder") for each in attributes)
 
 
 def test_no_class_writes_its_json_by_hand_but_those_that_still_do() -> None:
@@ -66,7 +67,7 @@ def test_no_class_writes_its_json_by_hand_but_those_that_still_do() -> None:
 
 def test_json_is_read_by_the_codec_but_where_it_is_foreign() -> None:
     found = Counter({name: calls(tree) for name, tree in trees().items()})
-    assert +found == +Counter({**FOREIGN, "notes.py": 1})
+    assert +found == +Counter({**FOREIGN, "notes.py": 2})  # a lenient and a strict one
 
 
 def test_no_class_reads_its_json_by_hand() -> None:
