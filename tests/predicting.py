@@ -115,17 +115,17 @@ def of_spark_2_1(folder: Path) -> None:
     shutil.rmtree(folder / "commits")
 
 
-def world(folder: Path) -> Observation:
+def observed(folder: Path) -> Observation:
     return Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk")
 
 
 def report(folder: Path, spark: SparkVersion) -> Report:
-    return diagnose(world(folder), spark)
+    return diagnose(observed(folder), spark)
 
 
 def reports(folder: Path) -> dict[SparkVersion, Report]:
     """What every Spark makes of the same checkpoint."""
-    read = world(folder)
+    read = observed(folder)
     return {spark: diagnose(read, spark) for spark in SPARK_VERSIONS}
 
 

@@ -64,9 +64,9 @@ def broker(case: Path) -> KafkaFacts | None:
 
 
 def find(checkpoint: Checkpoint, *sinks: SinkEvidence, **others: Any) -> list[Finding]:
-    world = Observation(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
-    restart = predict(world, SPARK_4_2)
-    return [*find_kafka(world, restart), *find_sources(world, restart), *find_sinks(world, restart)]
+    observed = Observation(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
+    restart = predict(observed, SPARK_4_2)
+    return [*find_kafka(observed, restart), *find_sources(observed, restart), *find_sinks(observed, restart)]
 
 
 def bad(findings: list[Finding]) -> list[str]:

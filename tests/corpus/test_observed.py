@@ -61,8 +61,8 @@ def diagnosed(case: Path, seen: dict[str, Any]) -> Report:
     facts = facts_from_json(json.loads(kafka.read_text())) if kafka.exists() else None
     unsound = find_unsound_state(open_storage(location), location, checkpoint, list_versions_loaded(checkpoint, sinks))
     lossless = seen["fail_on_data_loss"]
-    world = Observation(checkpoint, sinks=sinks, kafka=facts, fail_on_data_loss=lossless, unsound=unsound)
-    return diagnose(world, parse_spark_version(seen["spark"]))
+    observed = Observation(checkpoint, sinks=sinks, kafka=facts, fail_on_data_loss=lossless, unsound=unsound)
+    return diagnose(observed, parse_spark_version(seen["spark"]))
 
 
 def unexplained(report: Report) -> list[str]:

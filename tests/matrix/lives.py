@@ -459,7 +459,7 @@ class Life:
             for topic in self.topics.values()
         }
 
-    def world(self) -> Observation:
+    def observed(self) -> Observation:
         self.is_looked_at = True
         checkpoint = self.write_down()
         sinks = tuple(sink.evidence() for sink in self.sinks)
@@ -474,7 +474,7 @@ class Life:
 
     def known(self) -> Observation:
         facts = RepairFacts(mirror=self.mirror, mirrored_id=QUERY_ID if self.mirror else None)
-        return replace(self.world(), repair=facts)
+        return replace(self.observed(), repair=facts)
 
     # What comes of it.
 

@@ -102,7 +102,7 @@ class Course:
 
     def run(self, limit: int) -> bool:
         """Start the query and let it catch up, so many records a batch; False if Spark stops with an error."""
-        restart = predict(world_of(replace(self.truth, mark=self.mark), self.checkpoint), SPARK_4_2)
+        restart = predict(observe_as_told(replace(self.truth, mark=self.mark), self.checkpoint), SPARK_4_2)
         batch = restart.batch
         if restart.outcome is Outcome.FAILS_AFTER_SINK and batch is not None:
             self._write(batch, range(self._begin(batch), self._end(batch)))
@@ -165,7 +165,7 @@ def sink_of(truth: Truth) -> SinkEvidence:
     return make(last)
 
 
-def world_of(truth: Truth, checkpoint: Checkpoint) -> Observation:
+def observe_as_told(truth: Truth, checkpoint: Checkpoint) -> Observation:
     kafka = broker(truth.earliest)
     strict = not truth.is_lenient
     return Observation(checkpoint, location="/chk", sinks=(sink_of(truth),), kafka=kafka, fail_on_data_loss=strict)
@@ -195,24 +195,26 @@ class Laboratory:
 
     def wrong(self, truth: Truth) -> Iterator[str]:
         folder = self.build(truth)
-        world = world_of(truth, read(folder))
-        yield from self._wrong_grade(truth, world)
+        observed = observe_as_told(truth, read(folder))
+        yield from self._wrong_grade(truth, observed)
         for goal in GOALS:
             try:
-                found = draft(world, goal, SPARK_4_2)
+                found = draft(observed, goal, SPARK_4_2)
             except RepairRefusedError:
                 continue
-            for line in _wrong_plan(truth, world, self.build(truth), found):
+            for line in _wrong_plan(truth, observed, self.build(truth), found):
                 yield f"{truth}: {goal.name} is {found.guarantee.value}, plain {found.is_plain}, {line}"
 
-    def _wrong_grade(self, truth: Truth, world: Observation) -> Iterator[str]:
-        report = diagnose(world, SPARK_4_2)
+    def _wrong_grade(self, truth: Truth, observed: Observation) -> Iterator[str]:
+        report = diagnose(observed, SPARK_4_2)
         grade = choose_grade(report)
         errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
         told = f"{truth}: {grade.name} {errors}"
         if truth.kind in ("silent", "fence") or (truth.kind, truth.mark) == ("delta", -1):
             return  # nobody tells what it has, or may lack
-        comes = [_ends(truth, world.checkpoint, truth.mark, held(truth.mark), limit) for limit in (PER_BATCH, PRODUCED)]
+        comes = [
+            _ends(truth, observed.checkpoint, truth.mark, held(truth.mark), limit) for limit in (PER_BATCH, PRODUCED)
+        ]
         if grade in SOUND and not all(went and is_exact(rows) for went, rows in comes):
             yield f"{told}, and started as it stands {[_summed(*each) for each in comes]}"
         is_ahead = max(truth.commits, default=-1) > max(truth.plans, default=-1)  # then it is the plans that are lost
@@ -235,8 +237,8 @@ def _summed(went: bool, rows: Counter[int]) -> str:
     return f"goes on: {went}, lost {lost}, doubled {twice}"
 
 
-def _wrong_plan(truth: Truth, world: Observation, folder: Path, found: Draft) -> Iterator[str]:
-    report = diagnose(world, SPARK_4_2)
+def _wrong_plan(truth: Truth, observed: Observation, folder: Path, found: Draft) -> Iterator[str]:
+    report = diagnose(observed, SPARK_4_2)
     errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
     if found.is_plain and found.guarantee is EXACT and choose_grade(report) is Grade.LOSING:
         yield f"and there is {errors}"

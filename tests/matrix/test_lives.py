@@ -271,7 +271,7 @@ def wrong(folder: Path, kind: str, seed: int) -> Iterator[str]:
     fate = lived(folder / "seen", kind, seed)
     if (not fate.life.plans and not fate.life.mirror) or fate.life.is_past_telling():
         return
-    if _is_called_sound(fate.life.world()):
+    if _is_called_sound(fate.life.observed()):
         yield from (f"{fate.told}: called sound, and {line}" for line in _comes(fate.life, EXACT))
     for goal in GOALS:
         fate = lived(folder / goal.name, kind, seed)
@@ -285,9 +285,9 @@ def wrong(folder: Path, kind: str, seed: int) -> Iterator[str]:
             yield f"{fate.told}: {goal.name} is {found.guarantee.value} by {found.rests_on}, and {line}"
 
 
-def _is_called_sound(world: Observation) -> bool:
+def _is_called_sound(observed: Observation) -> bool:
     """Whether `diagnose` has nothing to say against a plain start."""
-    report = diagnose(world, SPARK_4_2)
+    report = diagnose(observed, SPARK_4_2)
     is_warned = any(each.severity >= Severity.WARNING for each in report.findings)
     return choose_grade(report) in SOUND and not is_warned and not report.restart.unknowns
 

@@ -169,7 +169,7 @@ class Place:
         before = {TOPIC: OLD} if truth.ids == "recorded" else {}
         return KafkaFacts("broker:9092", 1, {TOPIC: topic}, {last_ms + 1: {TOPIC: {0: first}}}, topic_ids_before=before)
 
-    def world(self) -> Observation:
+    def observed(self) -> Observation:
         return Observation(read(self.folder), location="/chk", sinks=(self.sink(),), kafka=self.kafka())
 
     def run_on(self, found: Draft) -> Counter[Record] | None:
@@ -227,13 +227,13 @@ def test_what_is_promised_is_what_comes(tmp_path: Path, group: str) -> None:
 
 def _wrong_promises(folder: Path, truth: Truth, goal: Goal) -> Iterator[str]:
     place = Place(folder, truth)
-    world = place.world()
+    observed = place.observed()
     try:
-        found = draft(world, goal, SPARK_4_2)
+        found = draft(observed, goal, SPARK_4_2)
     except RepairRefusedError:
         return
     told = f"{truth}: {goal.name} is {found.guarantee.value}"
-    errors = {each.condition.name for each in judge(world, SPARK_4_2).findings if each.severity is Severity.ERROR}
+    errors = {each.condition.name for each in judge(observed, SPARK_4_2).findings if each.severity is Severity.ERROR}
     if found.is_plain and found.guarantee is EXACT and errors & LOSS:
         yield f"{told}, and there is {sorted(errors & LOSS)}"
     if found.guarantee is EXACT and any("though" in line for line in found.rests_on):

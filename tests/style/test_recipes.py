@@ -311,14 +311,14 @@ class Hold:
         return {}
 
 
-def draft_hold(world: Observation, goal: Hold, spark: SparkVersion) -> Draft:
+def draft_hold(observed: Observation, goal: Hold, spark: SparkVersion) -> Draft:
     del goal, spark
-    path = f"offsets/{world.checkpoint.last_planned}"
+    path = f"offsets/{observed.checkpoint.last_planned}"
     return Draft((Edit(path, None, "somebody wants to look"),), Guarantee.AT_LEAST_ONCE, ("the recipe",))
 
 
-def offer_hold(world: Observation, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
-    del world
+def offer_hold(observed: Observation, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
+    del observed
     if not isinstance(asked, Hold):
         yield Hold(), ()
 

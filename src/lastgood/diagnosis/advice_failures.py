@@ -76,35 +76,35 @@ _OFFSETS_NOT_TOLD = re.compile(
 
 
 def advise_on_failures(
-    failures: Sequence[Failure], query_id: str | None, world: Observation, *, removed_idle: int = 0
+    failures: Sequence[Failure], query_id: str | None, observed: Observation, *, removed_idle: int = 0
 ) -> Iterator[Finding]:
     """What would have let a query live, as far as a failure names the limit that it met.
 
     Args:
         failures: What a log tells.
         query_id: Of the query that is looked at; failures of others are left out. None: nobody knows it.
-        world: What else was found.
+        observed: What else was found.
         removed_idle: How often the log tells of executors that were taken away because they had nothing to do.
     """
     said: set[tuple[str, str]] = set()
     for failure in failures:
         if query_id is not None and failure.query_id not in (None, query_id):
             continue
-        for finding in _advise_on(failure, world, removed_idle):
+        for finding in _advise_on(failure, observed, removed_idle):
             key = (finding.condition.name, finding.next or "")
             if key not in said:
                 said.add(key)
                 yield finding
 
 
-def _advise_on(failure: Failure, world: Observation, removed_idle: int) -> Iterator[Finding]:
+def _advise_on(failure: Failure, observed: Observation, removed_idle: int) -> Iterator[Finding]:
     messages = [each.message for each in failure.chain] or [failure.message]
     yield from _advise_on_shuffle(failure, messages, removed_idle)
     if failure.cls is FailureClass.TRANSIENT and not failure.is_aftermath:
         yield from _advise_on_timeouts(messages)
         yield from _advise_on_tasks(messages)
     if failure.cls is FailureClass.RESOURCES:
-        yield from advise_on_resources(failure, world)
+        yield from advise_on_resources(failure, observed)
 
 
 def _advise_on_timeouts(messages: Sequence[str]) -> Iterator[Finding]:

@@ -17,9 +17,9 @@ _LONG_SECONDS = 600
 _LONG_RATIO = 10
 
 
-def advise_on_batches(world: Observation) -> Iterator[Finding]:
+def advise_on_batches(observed: Observation) -> Iterator[Finding]:
     """Whether batches are too large or too small, by the rate that was recorded."""
-    pace = measure_pace(world.advice.batches)
+    pace = measure_pace(observed.advice.batches)
     if pace is None:
         return
     option = f'.option("maxOffsetsPerTrigger", "{pace.fitting_limit}")'
@@ -29,7 +29,7 @@ def advise_on_batches(world: Observation) -> Iterator[Finding]:
         "trigger_interval_ms": pace.interval_ms,
         "suggested": pace.fitting_limit,
     }
-    yield from _advise_on_large_batches(world, pace, evidence, option)
+    yield from _advise_on_large_batches(observed, pace, evidence, option)
     is_idle = pace.interval_ms is not None and 2 * pace.duration_ms < pace.interval_ms
     if pace.limit and pace.behind and is_idle and 0 < pace.behind[0] <= pace.behind[1]:
         yield Finding(
@@ -43,10 +43,10 @@ def advise_on_batches(world: Observation) -> Iterator[Finding]:
 
 
 def _advise_on_large_batches(
-    world: Observation, pace: Pace, evidence: Mapping[str, Json], option: str
+    observed: Observation, pace: Pace, evidence: Mapping[str, Json], option: str
 ) -> Iterator[Finding]:
     rate = f"at the recorded {pace.rate_per_second:,.0f} offsets a second"
-    unread = _count_unread_offsets(world)
+    unread = _count_unread_offsets(observed)
     longest = (pace.longest.duration_ms or 0) // 1000
     if pace.limit is None and pace.seconds_for(unread) >= _LONG_SECONDS:
         takes = format_time(pace.seconds_for(unread))
@@ -74,8 +74,8 @@ def _get_topics(entry: object) -> Mapping[str, Offsets]:
     return entry.topics if isinstance(entry, OffsetEntry) else {}
 
 
-def _count_unread_offsets(world: Observation) -> int:
-    checkpoint, kafka = world.checkpoint, world.kafka
+def _count_unread_offsets(observed: Observation) -> int:
+    checkpoint, kafka = observed.checkpoint, observed.kafka
     if kafka is None or checkpoint.last_committed is None:
         return 0
     starts = _get_topics(checkpoint.offsets.entries.get(checkpoint.last_committed))

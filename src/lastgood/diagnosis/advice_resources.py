@@ -22,33 +22,33 @@ _USUAL_MIN = 3
 _FILES_MIN = 10
 
 
-def advise_on_resources(failure: Failure, world: Observation) -> Iterator[Finding]:
+def advise_on_resources(failure: Failure, observed: Observation) -> Iterator[Finding]:
     """Which limit would have made the batch smaller, where it reads far more than usual."""
     if failure.rule not in _RULES:
         return
-    orphan = world.checkpoint.orphan
+    orphan = observed.checkpoint.orphan
     if orphan is not None and failure.batch_id not in (None, orphan):
         return  # another batch than the one that is to run
-    yield from _advise_on_offsets(world, orphan)
+    yield from _advise_on_offsets(observed, orphan)
     if orphan is not None:
-        yield from _advise_on_files(world, orphan)
+        yield from _advise_on_files(observed, orphan)
 
 
-def _advise_on_offsets(world: Observation, orphan: int | None) -> Iterator[Finding]:
+def _advise_on_offsets(observed: Observation, orphan: int | None) -> Iterator[Finding]:
     """Of Kafka: the batch that runs again, or what waits for the next one."""
-    entries = {n: _get_topics(entry) for n, entry in world.checkpoint.offsets.entries.items()}
+    entries = {n: _get_topics(entry) for n, entry in observed.checkpoint.offsets.entries.items()}
     counts = {n: _count(entries[n - 1], ends) for n, ends in entries.items() if n - 1 in entries}
-    committed = world.checkpoint.last_committed
+    committed = observed.checkpoint.last_committed
     usual = [count for n, count in counts.items() if committed is not None and n <= committed and count]
     if len(usual) < _USUAL_MIN or committed is None:
         return
     if orphan is not None:
         count, what = counts.get(orphan, 0), f"Batch {orphan} reads {counts.get(orphan, 0):,} offsets"
     else:
-        if world.kafka is None:
+        if observed.kafka is None:
             count = 0
         else:
-            count = _count(entries.get(committed, {}), _find_latest(world, entries, committed))
+            count = _count(entries.get(committed, {}), _find_latest(observed, entries, committed))
         what = f"{count:,} offsets wait for the next batch"
     typical, largest = round(find_median(usual)), max(usual)
     if count < _FAR_LARGER * largest:
@@ -62,8 +62,8 @@ def _advise_on_offsets(world: Observation, orphan: int | None) -> Iterator[Findi
     )
 
 
-def _advise_on_files(world: Observation, orphan: int) -> Iterator[Finding]:
-    for source_id, files in world.files.items():
+def _advise_on_files(observed: Observation, orphan: int) -> Iterator[Finding]:
+    for source_id, files in observed.files.items():
         if len(files) < _FILES_MIN:
             continue
         evidence: dict[str, Json] = {"batch": orphan, "source": source_id, "files": len(files)}
@@ -93,12 +93,12 @@ def _count(starts: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:
 
 
 def _find_latest(
-    world: Observation, entries: Mapping[int, Mapping[str, Offsets]], committed: int
+    observed: Observation, entries: Mapping[int, Mapping[str, Offsets]], committed: int
 ) -> Mapping[str, Offsets]:
-    if world.kafka is None:
+    if observed.kafka is None:
         return {}
-    latest = world.kafka.latest
+    latest = observed.kafka.latest
     return {
-        source: {topic: latest.get(topic, {}) for topic in resolve_offsets(offsets, world.kafka)}
+        source: {topic: latest.get(topic, {}) for topic in resolve_offsets(offsets, observed.kafka)}
         for source, offsets in entries.get(committed, {}).items()
     }

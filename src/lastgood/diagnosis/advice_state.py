@@ -42,29 +42,29 @@ _TTL_MS = 86_400_000
 _DEDUPE = "dedupe"
 
 
-def advise_on_state(world: Observation) -> Iterator[Finding]:
+def advise_on_state(observed: Observation) -> Iterator[Finding]:
     """What could be better about the state of a query."""
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     if checkpoint.state is None or checkpoint.last_committed is None:
         return
     sizes = measure_partitions(checkpoint)
     for operator in checkpoint.state.operators:
-        yield from _advise_on_unbounded(world, operator)
-        yield from _advise_on_unexpired(world, operator)
+        yield from _advise_on_unbounded(observed, operator)
+        yield from _advise_on_unexpired(observed, operator)
         found = sizes.get(operator.operator)
         if found:
-            yield from _advise_on_hdfs_backed(world, operator, found)
-            yield from _advise_on_skewed(world, operator, found)
-            yield from _advise_on_partitions(world, operator, found)
+            yield from _advise_on_hdfs_backed(observed, operator, found)
+            yield from _advise_on_skewed(observed, operator, found)
+            yield from _advise_on_partitions(observed, operator, found)
 
 
 def _get_name(operator: StateOperator) -> str | None:
     return operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
 
 
-def _advise_on_unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+def _advise_on_unbounded(observed: Observation, operator: StateOperator) -> Iterator[Finding]:
     name = _get_name(operator)
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     plans = [entry for entry in checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
     commits = [entry for entry in checkpoint.commits.entries.values() if isinstance(entry, CommitEntry)]
     moved = any(plan.batch_watermark_ms for plan in plans)
@@ -73,14 +73,14 @@ def _advise_on_unbounded(world: Observation, operator: StateOperator) -> Iterato
         return
     if find_spread(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
         return  # without keys it keeps one row, or one number
-    recorded = [batch for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
+    recorded = [batch for batch in observed.advice.batches if batch.rows and batch.state_rows is not None]
     if recorded:
         first, last = (recorded[0].state_rows, recorded[-1].state_rows)
     else:
         first, last = (None, None)
     if len(recorded) >= _GROWTH_BATCHES and (last or 0) <= (first or 0):
         return  # its keys are a fixed set
-    defined = any(batch.has_watermark for batch in world.advice.batches)
+    defined = any(batch.has_watermark for batch in observed.advice.batches)
     removed = "nothing ever removes a key from it"
     if name is None:  # Spark before 4.0 does not tell what an operator is
         removed += ", unless the application does (mapGroupsWithState)"
@@ -103,9 +103,9 @@ def _advise_on_unbounded(world: Observation, operator: StateOperator) -> Iterato
     )
 
 
-def _advise_on_unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+def _advise_on_unexpired(observed: Observation, operator: StateOperator) -> Iterator[Finding]:
     """Whether variables without a time to live were seen to grow without an end."""
-    metadata, state = operator.metadata, world.checkpoint.state
+    metadata, state = operator.metadata, observed.checkpoint.state
     if not isinstance(metadata, OperatorMetadata) or not metadata.operator_name.startswith(_TWS):
         return
     variables = metadata.properties.get("stateVariables")
@@ -116,7 +116,7 @@ def _advise_on_unexpired(world: Observation, operator: StateOperator) -> Iterato
     if not told_of or any(each.get("ttlEnabled") is not False for each in told_of):
         return
     is_alone = state is not None and len(state.operators) == 1  # the records tell of all operators together
-    rows = [batch.state_rows for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
+    rows = [batch.state_rows for batch in observed.advice.batches if batch.rows and batch.state_rows is not None]
     if rows:
         first, last = (rows[0], rows[-1])
     else:
@@ -142,7 +142,9 @@ def _advise_on_unexpired(world: Observation, operator: StateOperator) -> Iterato
     )
 
 
-def _advise_on_hdfs_backed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_hdfs_backed(
+    observed: Observation, operator: StateOperator, sizes: Mapping[int, int]
+) -> Iterator[Finding]:
     total, largest = sum(sizes.values()), max(sizes.values())
     if not operator.is_hdfs_backed or (total < _HDFS_OPERATOR_BYTES and largest < _HDFS_PARTITION_BYTES):
         return
@@ -152,11 +154,11 @@ def _advise_on_hdfs_backed(world: Observation, operator: StateOperator, sizes: M
         f"{_format_size(total)} of state on disk are held in the executors' heap, several times as large and in two"
         " versions; a restart waits until all of it is loaded.",
         {"operator": operator.operator, "bytes": total, "largest_partition_bytes": largest, "partitions": len(sizes)},
-        world.command("inspect", "--state"),
+        observed.command("inspect", "--state"),
     )
 
 
-def _advise_on_skewed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_skewed(observed: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     partition, largest = max(sizes.items(), key=lambda item: item[1])
     middle = find_median(sizes.values())
     if len(sizes) < _SKEW_PARTITIONS or largest < _SKEW_BYTES or largest < _SKEW_RATIO * middle:
@@ -168,19 +170,21 @@ def _advise_on_skewed(world: Observation, operator: StateOperator, sizes: Mappin
         f"Partition {partition} holds {_format_size(largest)} of state, {ratio:.0f} times the median: its task decides"
         " how long a batch takes.",
         {"operator": operator.operator, "partition": partition, "bytes": largest, "median_bytes": round(middle)},
-        world.command("inspect", "--state"),
+        observed.command("inspect", "--state"),
     )
 
 
-def _advise_on_partitions(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _advise_on_partitions(
+    observed: Observation, operator: StateOperator, sizes: Mapping[int, int]
+) -> Iterator[Finding]:
     count, total = len(sizes), sum(sizes.values())
     stores = len(operator.stores) // count
     mean = total // count
     wanted = max(1, math.ceil(total / _PARTITION_WANTED_BYTES))
     evidence: dict[str, Json] = {"operator": operator.operator, "partitions": count, "bytes": total, "mean_bytes": mean}
     subject = f"state/{operator.operator}"
-    is_settled = (world.checkpoint.last_committed or 0) + 1 >= _SETTLED_BATCHES
-    busy = find_median(batch.rows or 0 for batch in world.advice.batches) >= _BUSY_ROWS * count
+    is_settled = (observed.checkpoint.last_committed or 0) + 1 >= _SETTLED_BATCHES
+    busy = find_median(batch.rows or 0 for batch in observed.advice.batches) >= _BUSY_ROWS * count
     too_large = _HDFS_PARTITION_BYTES if operator.is_hdfs_backed else _ROCKSDB_PARTITION_BYTES
     if count >= _MANY_PARTITIONS and mean < _TINY_BYTES and is_settled and not busy:
         fewer = max(_PARTITIONS_MIN, wanted)
@@ -190,7 +194,7 @@ def _advise_on_partitions(world: Observation, operator: StateOperator, sizes: Ma
             f"Every batch runs {count} tasks and writes {count * stores} files or more for {_format_size(total)} of"
             f" state, {_format_size(mean)} a partition.",
             evidence | {"files_per_batch": count * stores, "suggested": fewer},
-            world.command("inspect", "--state"),
+            observed.command("inspect", "--state"),
         )
     elif mean >= too_large:
         yield Finding(
@@ -198,7 +202,7 @@ def _advise_on_partitions(world: Observation, operator: StateOperator, sizes: Ma
             subject,
             f"Each of {count} tasks loads, holds and writes {_format_size(mean)} of state.",
             evidence | {"suggested": wanted},
-            world.command("inspect", "--state"),
+            observed.command("inspect", "--state"),
         )
 
 

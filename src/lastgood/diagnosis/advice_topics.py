@@ -20,19 +20,19 @@ _SEGMENTS_MANY = 1000
 _SEGMENT_MIN_MS = 60_000
 
 
-def advise_on_topics(world: Observation) -> Iterator[Finding]:
+def advise_on_topics(observed: Observation) -> Iterator[Finding]:
     """Whether the topics that a query reads could lose what is unread."""
-    if world.kafka is None:
+    if observed.kafka is None:
         return
-    newest = world.checkpoint.newest_offsets
+    newest = observed.checkpoint.newest_offsets
     if newest:
         read = {topic for topics in newest.topics.values() for topic in topics}
     else:
         read = set()
-    for name, topic in sorted(world.kafka.topics.items()):
+    for name, topic in sorted(observed.kafka.topics.items()):
         if not read or name in read:
-            yield from _advise_on_copies(world.kafka, name, topic)
-            yield from _advise_on_retention(world.kafka, name, topic, world.advice.max_downtime_ms)
+            yield from _advise_on_copies(observed.kafka, name, topic)
+            yield from _advise_on_retention(observed.kafka, name, topic, observed.advice.max_downtime_ms)
 
 
 def _advise_on_copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterator[Finding]:

@@ -37,14 +37,14 @@ class Report(JsonValue):
     """What is the matter with a query."""
 
     json = make_form(
-        "checkpoint=world.location query_id mode=world.checkpoint.mode log_versions=_log_versions "
+        "checkpoint=observed.location query_id mode=observed.checkpoint.mode log_versions=_log_versions "
         "last_planned=position.planned last_committed=position.committed last_good=position.last_good "
-        "stateful=world.checkpoint.is_stateful position reasons=position.reasons restart other_versions=others "
+        "stateful=observed.checkpoint.is_stateful position reasons=position.reasons restart other_versions=others "
         "findings failures"
     )
     """What `diagnose --format json` prints."""
 
-    world: Observation
+    observed: Observation
     position: Position
     restart: Restart
     """For the version of Spark that was asked for."""
@@ -58,13 +58,13 @@ class Report(JsonValue):
     @property
     def others(self) -> tuple[Restart, ...]:
         """For the versions that would do something else; only who asks waits for these predictions."""
-        predicted = (predict(self.world, version) for version in SPARK_VERSIONS if version != self.spark)
+        predicted = (predict(self.observed, version) for version in SPARK_VERSIONS if version != self.spark)
         return tuple(other for other in predicted if _is_different(other, self.restart))
 
     @property
     def query_id(self) -> str | None:
         """From `metadata`; None if that does not tell."""
-        query = self.world.checkpoint.query
+        query = self.observed.checkpoint.query
         return query.query_id if isinstance(query, QueryMetadata) else None
 
     @property
@@ -74,11 +74,11 @@ class Report(JsonValue):
 
     @property
     def _log_versions(self) -> Mapping[str, int | None]:
-        return dict(find_log_versions(self.world))
+        return dict(find_log_versions(self.observed))
 
 
 def diagnose(
-    world: Observation,
+    observed: Observation,
     spark: SparkVersion | None = None,
     failures: Sequence[Failure] = (),
     *,
@@ -87,31 +87,31 @@ def diagnose(
     """Diagnose a query.
 
     Args:
-        world: What was found and asked.
+        observed: What was found and asked.
         spark: The version to predict for; None: the newest that can read the logs.
         failures: What a driver's log told.
         others: Findings from elsewhere, such as those about `failures`.
     """
-    chosen = spark or find_newest_reading(world)
-    position = locate(world.checkpoint, world.sinks)
-    restart = predict(world, chosen)
-    restart = replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *find_unknowns(world, restart)))))
+    chosen = spark or find_newest_reading(observed)
+    position = locate(observed.checkpoint, observed.sinks)
+    restart = predict(observed, chosen)
+    restart = replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *find_unknowns(observed, restart)))))
     findings = [
         *others,
-        *find_links(world),
-        *find_lost(world),
-        *find_logs(world, restart),
-        *find_source_logs(world, restart),
-        *find_state(world, restart),
-        *find_kafka(world, restart),
-        *find_sources(world, restart),
-        *find_sinks(world, restart),
-        *find_advice(world),
+        *find_links(observed),
+        *find_lost(observed),
+        *find_logs(observed, restart),
+        *find_source_logs(observed, restart),
+        *find_state(observed, restart),
+        *find_kafka(observed, restart),
+        *find_sources(observed, restart),
+        *find_sinks(observed, restart),
+        *find_advice(observed),
     ]
-    findings = [*find_left(world), *drop_of_the_left(world, findings)]
-    findings = [*find_seal(world), *drop_of_the_seal(world, findings)]
+    findings = [*find_left(observed), *drop_of_the_left(observed, findings)]
+    findings = [*find_seal(observed), *drop_of_the_seal(observed, findings)]
     return Report(
-        world,
+        observed,
         position,
         restart,
         chosen,

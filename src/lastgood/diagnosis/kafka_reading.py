@@ -24,7 +24,7 @@ _SHOWN_MAX = 4
 class KafkaReading:
     """One Kafka source of a query."""
 
-    world: Observation
+    observed: Observation
     restart: Restart
     stand: SourceStand
     read: tuple[Span, ...]
@@ -49,7 +49,7 @@ class KafkaReading:
     @property
     def facts(self) -> KafkaFacts:
         """What the broker said; nothing at all if it was not asked or did not answer."""
-        facts = self.world.kafka
+        facts = self.observed.kafka
         if facts is not None and facts.unknown is None:
             return facts
         return KafkaFacts("", 0)
@@ -57,7 +57,7 @@ class KafkaReading:
     @property
     def is_asked(self) -> bool:
         """Whether the broker has answered."""
-        return self.world.kafka is not None and self.world.kafka.unknown is None
+        return self.observed.kafka is not None and self.observed.kafka.unknown is None
 
     @property
     def there(self) -> Mapping[str, TopicFacts]:
@@ -68,7 +68,7 @@ class KafkaReading:
     @property
     def is_in_sinks(self) -> bool:
         """Whether the batch that runs again is in every sink, so that what it reads is not lost."""
-        return self.stand.is_rerun and is_in_sinks(self.world.checkpoint, self.world.sinks)
+        return self.stand.is_rerun and is_in_sinks(self.observed.checkpoint, self.observed.sinks)
 
     def is_gone(self, topic: str) -> bool:
         """Whether the broker said that there is no such topic."""
@@ -76,7 +76,7 @@ class KafkaReading:
 
     def recorded_id(self, topic: str) -> str | None:
         """The id that the topic had while it was read, if somebody wrote it down."""
-        return find_recorded_ids(self.world).get(topic)
+        return find_recorded_ids(self.observed).get(topic)
 
     def finding(
         self,
@@ -99,7 +99,7 @@ class KafkaReading:
             silently: What Spark does with `failOnDataLoss=false`.
         """
         what = what[:1].upper() + what[1:]
-        if self.world.fail_on_data_loss:
+        if self.observed.fail_on_data_loss:
             return f"{what}: Spark plans a batch and then fails, and that plan fails at every start."
         return f"{what}: Spark {silently}."
 
@@ -110,25 +110,25 @@ class KafkaReading:
             shown = stand.batch_id
         else:
             shown = stand.batch_id - 1
-        return self.world.command("inspect", *(("--batch", str(shown)) if shown >= 0 else ()))
+        return self.observed.command("inspect", *(("--batch", str(shown)) if shown >= 0 else ()))
 
     def topics_command(self, *words: str) -> str:
         """A line of Kafka's own tool."""
         return shlex.join(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
 
 
-def list_readings(world: Observation, restart: Restart) -> Iterator[KafkaReading]:
+def list_readings(observed: Observation, restart: Restart) -> Iterator[KafkaReading]:
     """Every Kafka source of the query."""
-    read = list_spans(world.checkpoint)
-    for stand in list_stands(world.checkpoint):
+    read = list_spans(observed.checkpoint)
+    for stand in list_stands(observed.checkpoint):
         if isinstance(stand.start, KafkaOffset) or isinstance(stand.end, KafkaOffset):
             own = tuple(span for span in read if span.source_id == stand.source_id)
-            yield KafkaReading(world, restart, stand, own)
+            yield KafkaReading(observed, restart, stand, own)
 
 
-def make_status_command(world: Observation) -> str:
+def make_status_command(observed: Observation) -> str:
     """The command that shows what is lost and what will be."""
-    return world.command("status")
+    return observed.command("status")
 
 
 def select_positions(offsets: Offsets) -> Offsets:

@@ -43,18 +43,18 @@ ONLY_TWICE = (
 """Those by which none is lost."""
 
 
-def find_against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
-    """What is lost or doubled in a world, or will be: where there is any of it, nothing is exactly once.
+def find_against_exactly_once(observed: Observation, restart: Restart) -> list[Finding]:
+    """What is lost or doubled, or will be: where there is any of it, nothing is exactly once.
 
     Args:
-        world: What was found and asked.
+        observed: What was found and asked.
         restart: What Spark will do.
     """
     findings = [
-        *rules_kafka.find_kafka(world, restart),
-        *rules_sources.find_sources(world, restart),
-        *rules_sinks.find_sinks(world, restart),
-        *rules_state.find_state(world, restart),
+        *rules_kafka.find_kafka(observed, restart),
+        *rules_sources.find_sources(observed, restart),
+        *rules_sinks.find_sinks(observed, restart),
+        *rules_state.find_state(observed, restart),
     ]
     return [each for each in findings if _is_against(each)]
 

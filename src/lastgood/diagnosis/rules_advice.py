@@ -28,44 +28,44 @@ RETAINED_DEFAULT = 100
 _SHORT_LIVED = ("tmpfs", "ramfs", "overlay")
 
 
-def find_advice(world: Observation) -> Iterator[Finding]:
+def find_advice(observed: Observation) -> Iterator[Finding]:
     """Everything that could be better, all of severity INFO."""
-    yield from _check_place(world)
-    yield from _check_sharing(world)
-    yield from _check_retained(world)
-    yield from advise_on_state(world)
-    yield from advise_on_batches(world)
-    yield from advise_on_topics(world)
-    yield from _check_origin(world)
+    yield from _check_place(observed)
+    yield from _check_sharing(observed)
+    yield from _check_retained(observed)
+    yield from advise_on_state(observed)
+    yield from advise_on_batches(observed)
+    yield from advise_on_topics(observed)
+    yield from _check_origin(observed)
 
 
-def _check_place(world: Observation) -> Iterator[Finding]:
-    facts = world.advice
+def _check_place(observed: Observation) -> Iterator[Finding]:
+    facts = observed.advice
     if facts.filesystem is not None:
         lost = "is gone with it" if facts.filesystem in _SHORT_LIVED else "is gone with its disk"
         yield Finding(
             told.ON_LOCAL_DISK,
-            world.location,
+            observed.location,
             f"A driver on another machine does not find this checkpoint and begins at batch 0; if this machine is lost,"
             f" the checkpoint {lost}.",
             {"filesystem": facts.filesystem},
             '.option("checkpointLocation", "s3a://BUCKET/FOLDER")',
         )
     if facts.table is not None:
-        below = world.checkpoint.location.removeprefix(facts.table.location).strip("/")
+        below = observed.checkpoint.location.removeprefix(facts.table.location).strip("/")
         is_hidden = below.startswith(("_", "."))
         cleaned = "" if is_hidden or not find_traits(facts.table.kind).is_swept else ", or cleans it up,"
         yield Finding(
             told.IN_TABLE_FOLDER,
-            world.location,
+            observed.location,
             f"Whoever drops or replaces the table at {facts.table.location}{cleaned} removes this checkpoint too.",
             {"table": facts.table.location, "kind": facts.table.kind, "below": below, "hidden": is_hidden},
             '.option("checkpointLocation", "FOLDER BESIDE THE TABLE")',
         )
 
 
-def _check_sharing(world: Observation) -> Iterator[Finding]:
-    facts = world.advice
+def _check_sharing(observed: Observation) -> Iterator[Finding]:
+    facts = observed.advice
     evidence: dict[str, Json] = {}
     for run in facts.runs:
         other = next((each for each in facts.runs if _has_had_company(run, each)), None)
@@ -84,10 +84,10 @@ def _check_sharing(world: Observation) -> Iterator[Finding]:
     if evidence:
         yield Finding(
             told.SHARED,
-            world.location,
+            observed.location,
             "Batches that one of them was running were run by the other as well: their rows may be in the sink twice.",
             evidence,
-            world.asked.supervising(world.location),
+            observed.asked.supervising(observed.location),
         )
 
 
@@ -122,12 +122,12 @@ def _is_after(batch: RecordedBatch, other: RecordedBatch) -> bool:
     return (batch.trigger_at_ms or 0) >= (other.trigger_at_ms or 0)
 
 
-def _check_retained(world: Observation) -> Iterator[Finding]:
-    checkpoint = world.checkpoint
+def _check_retained(observed: Observation) -> Iterator[Finding]:
+    checkpoint = observed.checkpoint
     ids = checkpoint.offsets.ids
     retained = len(ids) - 1
     is_short = ids.oldest and not ids.gaps and 0 < retained < RETAINED_DEFAULT
-    if checkpoint.mode is not Mode.MICRO_BATCH or not is_short or not _has_been_purged(world):
+    if checkpoint.mode is not Mode.MICRO_BATCH or not is_short or not _has_been_purged(observed):
         return
     depth = max(0, retained - 1)
     if not depth:
@@ -145,9 +145,9 @@ def _check_retained(world: Observation) -> Iterator[Finding]:
     )
 
 
-def _has_been_purged(world: Observation) -> bool:
+def _has_been_purged(observed: Observation) -> bool:
     """Whether there were older batches: a checkpoint that was seeded with a later one has few files, too."""
-    checkpoint, facts = world.checkpoint, world.advice
+    checkpoint, facts = observed.checkpoint, observed.advice
     oldest, count = checkpoint.offsets.ids.oldest or 0, len(checkpoint.offsets.ids)
     newest = checkpoint.newest_offsets
     if newest and any(
@@ -164,10 +164,10 @@ def _has_been_purged(world: Observation) -> bool:
     return first - made > max(1, (last - first) // (count - 1))
 
 
-def _check_origin(world: Observation) -> Iterator[Finding]:
-    checkpoint = world.checkpoint
+def _check_origin(observed: Observation) -> Iterator[Finding]:
+    checkpoint = observed.checkpoint
     written = checkpoint.spark_versions
-    wanted = world.advice.spark
+    wanted = observed.advice.spark
     entries = sorted(checkpoint.offsets.entries.items())
     versions = [
         (batch_id, entry.metadata.spark_versions)
@@ -184,9 +184,9 @@ def _check_origin(world: Observation) -> Iterator[Finding]:
             effect = f"Spark {wanted} goes on with what Spark {written} wrote; the way back may be closed afterwards."
         if change:
             evidence |= {"changed_at_batch": change[1][0], "written_before_by": str(change[0][1])}
-        yield Finding(told.OTHER_SPARK, "offsets", effect, evidence, world.command("backup create"))
+        yield Finding(told.OTHER_SPARK, "offsets", effect, evidence, observed.command("backup create"))
     for operator in checkpoint.state.operators if checkpoint.state else ():
-        yield from _check_schemas_elsewhere(world, operator)
+        yield from _check_schemas_elsewhere(observed, operator)
 
 
 def _is_within(version: str, at_least: str, below: str | None) -> bool:
@@ -198,11 +198,11 @@ def _parse_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def _check_schemas_elsewhere(world: Observation, operator: StateOperator) -> Iterator[Finding]:
+def _check_schemas_elsewhere(observed: Observation, operator: StateOperator) -> Iterator[Finding]:
     stores = operator.metadata.stores if isinstance(operator.metadata, OperatorMetadata) else ()
     paths = sorted(path for store in stores for path in store.schema_paths)
     marker = f"/state/{operator.operator}/_stateSchema/"
-    elsewhere = [path for path in paths if marker in path and _is_elsewhere(path.partition(marker)[0], world)]
+    elsewhere = [path for path in paths if marker in path and _is_elsewhere(path.partition(marker)[0], observed)]
     if elsewhere:
         old = elsewhere[0].partition(marker)[0]
         yield Finding(
@@ -212,15 +212,15 @@ def _check_schemas_elsewhere(world: Observation, operator: StateOperator) -> Ite
             {
                 "operator": operator.operator,
                 "written_at": old,
-                "lies_at": world.checkpoint.location,
+                "lies_at": observed.checkpoint.location,
                 "files": len(elsewhere),
             },
-            world.command("inspect", "--state"),
+            observed.command("inspect", "--state"),
         )
 
 
-def _is_elsewhere(root: str, world: Observation) -> bool:
+def _is_elsewhere(root: str, observed: Observation) -> bool:
     try:
-        return resolve_location(root).identity != resolve_location(world.checkpoint.location).identity
+        return resolve_location(root).identity != resolve_location(observed.checkpoint.location).identity
     except LocationInvalidError:
         return False

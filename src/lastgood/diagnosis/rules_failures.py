@@ -113,13 +113,13 @@ judged by the other findings.""",
 CONDITIONS = tuple(_BY_CLASS[cls] for cls in FailureClass)
 
 
-def find_failures(failures: Sequence[Failure], query_id: str | None, world: Observation) -> Iterator[Finding]:
+def find_failures(failures: Sequence[Failure], query_id: str | None, observed: Observation) -> Iterator[Finding]:
     """Findings about the failures of a query that a log tells of; those of other queries are left out.
 
     Args:
         failures: As `failures.show_failure` has them.
         query_id: Of the query; None: nobody knows.
-        world: What was found.
+        observed: What was found.
     """
     for failure in failures:
         if query_id is not None and failure.query_id not in (None, query_id):
@@ -130,16 +130,16 @@ def find_failures(failures: Sequence[Failure], query_id: str | None, world: Obse
             _name_subject(failure),
             effect,
             _collect_evidence(failure),
-            _choose_command(failure, world),
+            _choose_command(failure, observed),
         )
 
 
-def _choose_command(failure: Failure, world: Observation) -> str:
+def _choose_command(failure: Failure, observed: Observation) -> str:
     """What to type: the other findings say what is wrong now, but for a batch that is too large for its means."""
-    orphan = world.checkpoint.orphan
+    orphan = observed.checkpoint.orphan
     is_orphan = orphan is not None and failure.batch_id in (None, orphan)
     if failure.cls is FailureClass.RESOURCES and is_orphan:
-        return world.command("plan", "--goal", "replan")
+        return observed.command("plan", "--goal", "replan")
     return format_command_line("explain", _BY_CLASS[failure.cls].name)
 
 

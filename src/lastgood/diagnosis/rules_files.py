@@ -13,14 +13,14 @@ from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, The
 _NAMES_SHOWN = 20
 
 
-def find_files_again(world: Observation) -> Iterator[Finding]:
+def find_files_again(observed: Observation) -> Iterator[Finding]:
     """What a start leaves out, and what it reads once more, though a batch has read a file of that name."""
-    for source_id, again in world.files_again.items():
+    for source_id, again in observed.files_again.items():
         subject = f"sources/{source_id}"
         fates = again.by_fate()
         held, too_old = fates.get(Then.IGNORED, []), fates.get(Then.TOO_OLD, [])
         if held or too_old:
-            yield _make_ignored(world, subject, again, held, too_old)
+            yield _make_ignored(observed, subject, again, held, too_old)
         if read := fates.get(Then.READ_AGAIN):
             effect = (
                 "They were read with a time that is older than the newest file by more than maxFileAge (seven days"
@@ -32,13 +32,13 @@ def find_files_again(world: Observation) -> Iterator[Finding]:
                 subject,
                 effect,
                 facts,
-                _make_look_command(world, read),
+                _make_look_command(observed, read),
                 Severity.WARNING,
             )
 
 
 def _make_ignored(
-    world: Observation, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
+    observed: Observation, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
 ) -> Finding:
     files = [*held, *too_old]
     effect = f"No batch reads them now, since {_explain_why_not(held, too_old)}: what is new in them is left out."
@@ -46,7 +46,7 @@ def _make_ignored(
     if later:
         effect += " Once a file comes that is newer by more than maxFileAge, they are read, as a whole."
     facts = {**_collect_facts(again, files), "forgotten_after_ms": min(later, default=None)}
-    return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _make_look_command(world, files))
+    return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _make_look_command(observed, files))
 
 
 def _explain_why_not(held: list[FileFacts], too_old: list[FileFacts]) -> str:
@@ -69,5 +69,5 @@ def _collect_facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, obj
     }
 
 
-def _make_look_command(world: Observation, files: list[FileFacts]) -> str:
-    return world.command("inspect", "--file", unquote(files[0].file.path))
+def _make_look_command(observed: Observation, files: list[FileFacts]) -> str:
+    return observed.command("inspect", "--file", unquote(files[0].file.path))

@@ -44,18 +44,18 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _LARGE_FACTOR = 10
 
 
-def find_kafka(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_kafka(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every Kafka source of the query.
 
     Args:
-        world: What was found, and what the broker said if it was asked.
+        observed: What was found, and what the broker said if it was asked.
         restart: What Spark will do.
     """
-    sources = list(list_readings(world, restart))
-    if sources and world.kafka is not None and world.kafka.unknown is not None:
+    sources = list(list_readings(observed, restart))
+    if sources and observed.kafka is not None and observed.kafka.unknown is not None:
         effect = "Nobody knows whether Kafka still has what is to be read, or for how long."
-        found = {"bootstrap": world.kafka.bootstrap, "because": world.kafka.unknown}
-        yield Finding(SOURCE_UNKNOWN, world.kafka.bootstrap or "kafka", effect, found, make_status_command(world))
+        found = {"bootstrap": observed.kafka.bootstrap, "because": observed.kafka.unknown}
+        yield Finding(SOURCE_UNKNOWN, observed.kafka.bootstrap or "kafka", effect, found, make_status_command(observed))
     for source in sources:
         yield from _check_initial(source)
         yield from _check_negative(source)
@@ -68,7 +68,7 @@ def find_kafka(world: Observation, restart: Restart) -> Iterator[Finding]:
 def _check_initial(source: KafkaReading) -> Iterator[Finding]:
     """The first batch is not committed, and where it begins is lost."""
     stand = source.stand
-    log = next((log for log in source.world.checkpoint.sources if log.name == stand.source_id), None)
+    log = next((log for log in source.observed.checkpoint.sources if log.name == stand.source_id), None)
     if stand.batch_id or not stand.is_rerun or (log and log.initial):
         return
     entry = None
@@ -82,7 +82,7 @@ def _check_initial(source: KafkaReading) -> Iterator[Finding]:
             " started is skipped."
         )
     evidence = {"found": "nothing" if entry is None else str(entry)}
-    command = source.world.command("backup list")
+    command = source.observed.command("backup list")
     subject = f"sources/{stand.source_id}/0"
     yield source.finding(conditions.SOURCE_INITIAL_OFFSETS_LOST, subject, effect, evidence, command)
 
@@ -122,9 +122,9 @@ def _check_orphan(source: KafkaReading) -> Iterator[Finding]:
         level = None
         if source.is_in_sinks and source.restart.stop is None:
             level, outcome = Severity.INFO, "The sinks have it and drop it unread, so the start goes on."
-        elif is_skipped(source.world.sinks, batch_id) and source.restart.stop is None:
+        elif is_skipped(source.observed.sinks, batch_id) and source.restart.stop is None:
             outcome = "Spark commits it without running it, since a sink has a batch of that number."
-        elif source.world.fail_on_data_loss:
+        elif source.observed.fail_on_data_loss:
             outcome = "Every start fails at it with the same message, also when the cause is gone."
         else:
             outcome = "It is committed all the same: what is missing is lost without a word."
@@ -234,7 +234,7 @@ def _check_dropped(source: KafkaReading, batch_id: int, dropped: Offsets, end: O
         )
         condition = conditions.SOURCE_PARTITIONS_GONE if topic in end else conditions.SOURCE_SUBSCRIPTION_CHANGED
         evidence: Mapping[str, Any] = {"batch": batch_id, "left_at": to_json({topic: parts})}
-        command = source.world.command("offsets", "--batch", str(max(0, batch_id - 1)))
+        command = source.observed.command("offsets", "--batch", str(max(0, batch_id - 1)))
         yield source.finding(condition, f"offsets/{batch_id}", effect, evidence, command, Severity.WARNING)
 
 

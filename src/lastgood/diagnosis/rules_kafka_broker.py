@@ -67,9 +67,9 @@ class Suspicion:
         return self.answer.identity is TopicIdentity.MAY_BE_RECREATED
 
 
-def list_suspicions(world: Observation, restart: Restart) -> Iterator[Suspicion]:
+def list_suspicions(observed: Observation, restart: Restart) -> Iterator[Suspicion]:
     """Topics that look as if they were created again; none where the broker was not asked."""
-    for source in list_readings(world, restart):
+    for source in list_readings(observed, restart):
         for topic in source.there if source.is_asked else ():
             answer = _judge_identity(source, topic)
             if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
@@ -78,25 +78,25 @@ def list_suspicions(world: Observation, restart: Restart) -> Iterator[Suspicion]
                 )
 
 
-def judge_identities(world: Observation, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
+def judge_identities(observed: Observation, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
     """Whether each topic that the query has read from is still that topic; none where the broker was not asked."""
-    for source in list_readings(world, restart):
+    for source in list_readings(observed, restart):
         for topic in source.there if source.is_asked else ():
             if source.named.get(topic):
                 yield topic, _judge_identity(source, topic)
 
 
-def find_where_to_read(world: Observation, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
+def find_where_to_read(observed: Observation, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
     """Of a topic that was created again, per partition the offset below which the query may have read it meanwhile.
 
     Args:
-        world: What is known.
+        observed: What is known.
         restart: What Spark would do.
         topic: Its name.
         by_time: Whether nothing was read since the newest committed batch: then what is newer was not.
     """
     found: dict[int, int] = {}
-    for source in list_readings(world, restart):
+    for source in list_readings(observed, restart):
         if topic in source.there:
             ends = source.named.get(topic, {})
         else:
@@ -141,7 +141,7 @@ def _may_be_gone(source: KafkaReading, topic: str) -> bool:
 def _make_silent(source: KafkaReading, topic: str) -> Finding:
     effect = f"Nobody knows whether what is to be read of {topic} is still there."
     evidence = {"because": source.facts.topics[topic].unknown}
-    return source.finding(SOURCE_UNKNOWN, topic, effect, evidence, make_status_command(source.world))
+    return source.finding(SOURCE_UNKNOWN, topic, effect, evidence, make_status_command(source.observed))
 
 
 def _check_silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
@@ -154,7 +154,7 @@ def _check_silent_partitions(source: KafkaReading, topic: str, found: TopicFacts
         subject = name_partitions({topic: because})
         effect = f"Nobody knows whether what is to be read of {subject} is still there."
         evidence = {"because": {str(p): why for p, why in because.items()}}
-        yield source.finding(SOURCE_UNKNOWN, subject, effect, evidence, make_status_command(source.world))
+        yield source.finding(SOURCE_UNKNOWN, subject, effect, evidence, make_status_command(source.observed))
 
 
 def _make_topic_gone(source: KafkaReading, topic: str) -> Finding:
@@ -171,7 +171,7 @@ def _make_topic_gone(source: KafkaReading, topic: str) -> Finding:
 
 def _describe_without(source: KafkaReading) -> str:
     """What becomes of a query one of whose topics does not exist."""
-    world, batch_id = source.world, source.stand.batch_id
+    observed, batch_id = source.observed, source.stand.batch_id
     is_planned = source.stand.is_rerun
     if is_planned:
         cannot = f"no batch after {batch_id} can be planned"
@@ -181,30 +181,30 @@ def _describe_without(source: KafkaReading) -> str:
     by_pattern = source.planning_fails("its partitions count as deleted", "goes on and forgets where it stood in them")
     if is_without_topics(source.named, source.facts, is_pattern=True):
         by_pattern = "The query starts and reads nothing of it, without an error, and what was unread in it is lost."
-    if world.is_by_name:
+    if observed.is_by_name:
         return f"{by_name[:1].upper()}{by_name[1:]}"
-    if world.is_pattern:
+    if observed.is_pattern:
         return by_pattern
     return f"Subscribed by name, {by_name} By a pattern: {by_pattern[:1].lower()}{by_pattern[1:]}"
 
 
 def _judge_identity(source: KafkaReading, topic: str) -> IdentityAnswer:
     """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
-    plans = collect_offset_entries(source.world.checkpoint)
+    plans = collect_offset_entries(source.observed.checkpoint)
     return identify(
         topic,
         source.facts,
         list_reads(plans, topic),
         {n: entry.metadata.batch_timestamp_ms for n, entry in plans.items() if entry.metadata is not None},
         recorded_id=source.recorded_id(topic),
-        is_same_topic=source.world.is_same_topic,
+        is_same_topic=source.observed.is_same_topic,
     )
 
 
 def _find_newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Mapping[int, FoundRecord]] | None:
     """The newest batch for whose time the broker was asked: that time, where it ended, and the first newer records."""
     for span in reversed(source.read):
-        entry = source.world.checkpoint.offsets.entries.get(span.batch_id)
+        entry = source.observed.checkpoint.offsets.entries.get(span.batch_id)
         metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
         time_ms = metadata.batch_timestamp_ms if metadata else 0
         after = source.facts.first_at.get(time_ms + 1, {})
@@ -226,7 +226,7 @@ def _check_recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -
     if never:
         effect += f", and {describe_ranges(never)} of the new one is never read"
         effect += "" if is_short else ", without a message and whatever failOnDataLoss says"
-    if is_short and source.world.fail_on_data_loss:
+    if is_short and source.observed.fail_on_data_loss:
         effect += "; Spark plans a batch, fails, and that plan fails at every start"
     elif is_short:
         effect += "; the offsets go back without a message"
@@ -288,7 +288,7 @@ def _check_new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -
             f"{describe_ranges(late)} is deleted before the query has read it", "begins after it without a word"
         )
         lost = {"lost": ranges_to_json(late)}
-        command = make_status_command(source.world)
+        command = make_status_command(source.observed)
         yield source.finding(conditions.SOURCE_PARTITION_STARTS_LATE, name_partitions(late), effect, lost, command)
 
 
@@ -314,7 +314,7 @@ def _check_expired(source: KafkaReading, others: Collection[str]) -> Iterator[Fi
         return
     batch_id = source.stand.batch_id + source.is_in_sinks  # what the sinks have is not read again
     leaves_orphan = source.restart.leaves_orphan or source.is_in_sinks
-    if not source.world.fail_on_data_loss:
+    if not source.observed.fail_on_data_loss:
         effect = f"{describe_ranges(lost)} is skipped without a word: batch {batch_id} is committed with what is left."
     elif leaves_orphan:
         effect = (
@@ -329,7 +329,7 @@ def _check_expired(source: KafkaReading, others: Collection[str]) -> Iterator[Fi
         "earliest": to_json(select_within(source.facts.earliest, lost)),
         "batch": batch_id,
     }
-    command = make_status_command(source.world)
+    command = make_status_command(source.observed)
     yield source.finding(conditions.SOURCE_RANGE_EXPIRED, name_partitions(lost), effect, evidence, command)
 
 
@@ -346,5 +346,5 @@ def _check_went_back(source: KafkaReading) -> Iterator[Finding]:
             "above_end": ranges_to_json(turn_ranges(back)),
         }
         yield source.finding(
-            SOURCE_OFFSET_WENT_BACK, name_partitions(back), effect, evidence, make_status_command(source.world)
+            SOURCE_OFFSET_WENT_BACK, name_partitions(back), effect, evidence, make_status_command(source.observed)
         )

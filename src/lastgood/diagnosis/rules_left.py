@@ -54,10 +54,10 @@ class Later:
     last_batch: int
 
 
-def find_begun_since(world: Observation) -> Later | None:
+def find_begun_since(observed: Observation) -> Later | None:
     """The query that has begun on the checkpoint since it was left behind, if a sink shows one: its logs are lost."""
-    marks = world.left.marks if world.left is not None else {}
-    for sink in world.sinks:
+    marks = observed.left.marks if observed.left is not None else {}
+    for sink in observed.sinks:
         known = marks.get(sink.location)
         if known is None:
             continue
@@ -67,9 +67,9 @@ def find_begun_since(world: Observation) -> Later | None:
     return None
 
 
-def find_left(world: Observation) -> Iterator[Finding]:
+def find_left(observed: Observation) -> Iterator[Finding]:
     """The one finding, if it was left behind."""
-    left, later = world.left, find_begun_since(world)
+    left, later = observed.left, find_begun_since(observed)
     if left is None:
         return
     effect, level = "The next start begins at batch 0, where this file says.", None
@@ -82,13 +82,13 @@ def find_left(world: Observation) -> Iterator[Finding]:
             " write again what it has written."
         )
         evidence |= {"begun_since": later.name, "last_batch": later.last_batch}
-    evidence["undo"] = world.undoing(left)
-    yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, world.command("recover"), level)
+    evidence["undo"] = observed.undoing(left)
+    yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, observed.command("recover"), level)
 
 
-def drop_of_the_left(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
+def drop_of_the_left(observed: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those about the query that was left behind: what it has written is not written again."""
-    if world.left is None or find_begun_since(world) is not None:
+    if observed.left is None or find_begun_since(observed) is not None:
         return list(findings)
     return [finding for finding in findings if finding.condition is not SINK_KNOWS_OTHER_QUERY]
 

@@ -38,12 +38,12 @@ def select_links_that_matter(links: Mapping[str, str], location: str) -> dict[st
     }
 
 
-def find_links(world: Observation) -> Iterator[Finding]:
+def find_links(observed: Observation) -> Iterator[Finding]:
     """The one finding, if there are any."""
-    links = world.links
+    links = observed.links
     if not links:
         return
-    matter = select_links_that_matter(links, world.folder)
+    matter = select_links_that_matter(links, observed.folder)
     shown = matter or links
     effect = (
         "Spark follows it, and lastgood has not read what it leads to: whatever else is said here may be wrong, and no"

@@ -222,21 +222,21 @@ CONDITIONS = (
 )
 
 
-def find_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about the logs, by what a start would make of them."""
-    checkpoint = world.checkpoint
-    yield from _check_query_id(world, restart)
-    yield from _check_modes(world)
+    checkpoint = observed.checkpoint
+    yield from _check_query_id(observed, restart)
+    yield from _check_modes(observed)
     if checkpoint.mode is not Mode.CONTINUOUS:
-        yield from _check_relation(world, restart)
+        yield from _check_relation(observed, restart)
     if checkpoint.mode is Mode.MICRO_BATCH:
-        yield from _check_holes(world)
-    yield from _check_offset_entries(world, restart)
-    yield from _check_newest_commits(world, restart)
-    yield from _check_names(world)
-    yield from _check_left_over(world)
-    yield from _check_watermark(world)
-    yield from _check_not_empty(world, restart)
+        yield from _check_holes(observed)
+    yield from _check_offset_entries(observed, restart)
+    yield from _check_newest_commits(observed, restart)
+    yield from _check_names(observed)
+    yield from _check_left_over(observed)
+    yield from _check_watermark(observed)
+    yield from _check_not_empty(observed, restart)
     if checkpoint.foreign:
         shown = [name for name in checkpoint.foreign if name != ".metadata.crc"]
         if shown:
@@ -245,20 +245,22 @@ def find_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
             )
 
 
-def _check_not_empty(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_not_empty(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
-    logs = {folder: listing for folder, listing in _collect_listings(world.checkpoint) if listing.newest_listed is None}
+    logs = {
+        folder: listing for folder, listing in _collect_listings(observed.checkpoint) if listing.newest_listed is None
+    }
     folder = restart.stop.subject if restart.stop else ""
     if restart.error == "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" and folder in logs:
         names = [f"{folder}/{name}" for name in (*logs[folder].foreign, *logs[folder].temporary)]
         effect = f"Spark {restart.spark} refuses to begin at batch 0 while {folder} is not empty."
         evidence = {"names": names[:_IDS_SHOWN]}
-        yield Finding(FOREIGN_FILES, names[0], effect, evidence, world.command("verify"), Severity.ERROR)
+        yield Finding(FOREIGN_FILES, names[0], effect, evidence, observed.command("verify"), Severity.ERROR)
 
 
-def _check_query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
-    found = world.checkpoint.query
-    has_batches = world.checkpoint.last_planned is not None or world.checkpoint.last_committed is not None
+def _check_query_id(observed: Observation, restart: Restart) -> Iterator[Finding]:
+    found = observed.checkpoint.query
+    has_batches = observed.checkpoint.last_planned is not None or observed.checkpoint.last_committed is not None
     if isinstance(found, Damage):
         effect = "The query cannot start: its first step is to read this file."
     elif found is None and has_batches:
@@ -272,22 +274,22 @@ def _check_query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
     else:
         return
     evidence = {"metadata": str(found) if found else "not there"}
-    yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("plan"))
+    yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, observed.command("plan"))
 
 
-def _check_modes(world: Observation) -> Iterator[Finding]:
-    mode = world.checkpoint.mode
+def _check_modes(observed: Observation) -> Iterator[Finding]:
+    mode = observed.checkpoint.mode
     if mode is Mode.ASYNC_PROGRESS:
         effect = "After a crash, what was read since the newest entry runs again as one batch."
-        ids = list(world.checkpoint.commits.ids.last(_IDS_SHOWN))
+        ids = list(observed.checkpoint.commits.ids.last(_IDS_SHOWN))
         yield Finding(PROGRESS_SPARSE, "offsets, commits", effect, {"batches": [*ids]})
     elif mode is Mode.CONTINUOUS:
         yield Finding(CONTINUOUS_MODE, "offsets", "A start goes on after the newest committed epoch.")
 
 
-def _check_relation(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_relation(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """How plans and commits stand to each other."""
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     planned, committed = checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed
     if committed is not None and (planned is None or committed > planned):
         missing = range(0 if planned is None else planned + 1, committed + 1)
@@ -299,7 +301,7 @@ def _check_relation(world: Observation, restart: Restart) -> Iterator[Finding]:
         else:
             effect = "Batches will run a second time."
         evidence = {"last_planned": planned, "last_committed": committed, "missing": _take_some(missing)}
-        yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("plan"))
+        yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, observed.command("plan"))
         return
     if planned is None or committed == planned:
         return
@@ -313,32 +315,32 @@ def _check_relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     if skipped:
         passed = _format_span(skipped)
         effect = f"Only batch {planned} runs again. Batches {passed} are treated as done, whatever the sink has."
-        command = world.command("inspect", "--batch", str(skipped[0]))
+        command = observed.command("inspect", "--batch", str(skipped[0]))
         found = {**evidence, "skipped": _take_some(skipped)}
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
-        anew = world.command("plan", "--goal", "replan")
-        is_dropped = any(find_planned_anew(checkpoint, sink) is not None for sink in world.sinks)
+        anew = observed.command("plan", "--goal", "replan")
+        is_dropped = any(find_planned_anew(checkpoint, sink) is not None for sink in observed.sinks)
         costs = "what comes of that is told of the sink" if is_dropped else "nothing is lost by that"
         effect = (
             f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
             f" range; {costs}. If it fails at every start since it is too large,"
             f" `{anew}` has it planned anew with today's limits."
         )
-        command = world.command("inspect", "--batch", str(planned))
+        command = observed.command("inspect", "--batch", str(planned))
     else:
         effect = f"Batch {planned} is not finished, and a start cannot finish it as things stand."
-        command = world.command("plan")
+        command = observed.command("plan")
     yield Finding(ORPHAN_BATCH, subject, effect, evidence, command)
 
 
-def _check_holes(world: Observation) -> Iterator[Finding]:
-    offsets, commits = world.checkpoint.offsets, world.checkpoint.commits
+def _check_holes(observed: Observation) -> Iterator[Finding]:
+    offsets, commits = observed.checkpoint.offsets, observed.checkpoint.commits
     newest = offsets.newest
     if newest and newest - 1 not in offsets.ids and newest == offsets.listing.newest_listed:
         effect = "The query cannot start: where its newest batch begins is not known."
         found = {"last_planned": newest, "missing": newest - 1}
-        yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, world.command("plan"))
+        yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, observed.command("plan"))
     for log in (offsets, commits):
         top = (log.newest or 0) - (1 if log is offsets else 0)
         missing = [batch_id for gap in log.ids.gaps for batch_id in gap[:_IDS_SHOWN] if batch_id < top]
@@ -349,8 +351,8 @@ def _check_holes(world: Observation) -> Iterator[Finding]:
             yield Finding(LOG_HOLE, f"{log.folder}/{missing[0]}", effect, {"missing": _take_some(missing)})
 
 
-def _check_offset_entries(world: Observation, restart: Restart) -> Iterator[Finding]:
-    log = world.checkpoint.offsets
+def _check_offset_entries(observed: Observation, restart: Restart) -> Iterator[Finding]:
+    log = observed.checkpoint.offsets
     newest = log.newest
     read = {newest, None if newest is None else log.ids.before(newest)}
     for batch_id, entry in sorted(log.entries.items(), reverse=True):
@@ -363,7 +365,7 @@ def _check_offset_entries(world: Observation, restart: Restart) -> Iterator[Find
         else:
             stops = batch_id in read
         effect = "The query cannot start." if stops else "A start does not read it; going back to this batch is lost."
-        command = world.command("plan")
+        command = observed.command("plan")
         if isinstance(entry, Damage):
             level = Severity.ERROR if stops else Severity.INFO
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
@@ -371,7 +373,7 @@ def _check_offset_entries(world: Observation, restart: Restart) -> Iterator[Find
             yield Finding(condition, subject, effect, evidence, command, level)
         elif is_blamed and restart.stop and "log version" in restart.stop.error:
             evidence = {"version": entry.version, "spark": str(restart.spark)}
-            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, observed.command("diagnose"))
         elif stops and (wrong := [line for line in entry.sources if _is_no_offset(line, log)]):
             evidence = {"damage": DamageKind.NOT_JSON.value, "found": wrong[0].text, "source": wrong[0].source_id}
             yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
@@ -380,7 +382,7 @@ def _check_offset_entries(world: Observation, restart: Restart) -> Iterator[Find
             yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
     newest_entry = log.newest_entry
     if restart.error == "STREAMING_UNFINISHED_REPARTITION_DETECTED" and isinstance(newest_entry, OffsetEntry):
-        command = world.command("inspect", "--batch", str(newest))
+        command = observed.command("inspect", "--batch", str(newest))
         yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.", {}, command)
 
 
@@ -393,8 +395,8 @@ def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:
     return any(other and not isinstance(other.offset, TextOffset | VoidOffset) for other in others)
 
 
-def _check_newest_commits(world: Observation, restart: Restart) -> Iterator[Finding]:
-    log = world.checkpoint.commits
+def _check_newest_commits(observed: Observation, restart: Restart) -> Iterator[Finding]:
+    log = observed.checkpoint.commits
     for batch_id, entry in sorted(log.entries.items(), reverse=True):
         subject = f"commits/{batch_id}"
         is_newest = batch_id == log.newest
@@ -403,16 +405,16 @@ def _check_newest_commits(world: Observation, restart: Restart) -> Iterator[Find
             effect = "The query cannot start." if is_newest else "A start does not read it."
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
             condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else COMMIT_LOG_DAMAGED
-            command = world.command("inspect", "--batch", str(batch_id))
+            command = observed.command("inspect", "--batch", str(batch_id))
             yield Finding(condition, subject, effect, evidence, command, level)
         elif restart.stop and restart.stop.subject == subject and restart.batch is None:
             evidence = {"version": entry.version, "spark": str(restart.spark)}
             effect = "The query cannot start with this Spark."
-            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, observed.command("diagnose"))
 
 
-def _check_names(world: Observation) -> Iterator[Finding]:
-    checkpoint = world.checkpoint
+def _check_names(observed: Observation) -> Iterator[Finding]:
+    checkpoint = observed.checkpoint
     for folder, listing in _collect_listings(checkpoint):
         for name, batch_id in listing.noncanonical.items():
             is_newest = batch_id == listing.newest_listed and batch_id not in listing.ids
@@ -421,42 +423,42 @@ def _check_names(world: Observation) -> Iterator[Finding]:
                 effect = f"The query cannot start: Spark takes it for the newest entry and opens {folder}/{batch_id}."
             else:
                 effect = "Nothing as long as it is not the newest entry."
-            subject, command = f"{folder}/{name}", world.command("verify")
+            subject, command = f"{folder}/{name}", observed.command("verify")
             yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
 
 
-def _check_left_over(world: Observation) -> Iterator[Finding]:
-    checkpoint = world.checkpoint
+def _check_left_over(observed: Observation) -> Iterator[Finding]:
+    checkpoint = observed.checkpoint
     blocked = "The query stops when it writes this entry, as if a second query were running."
-    if ".metadata.crc" in checkpoint.foreign and world.is_local:
-        yield _make_stale(world, ".metadata.crc", blocked, Severity.ERROR)
+    if ".metadata.crc" in checkpoint.foreign and observed.is_local:
+        yield _make_stale(observed, ".metadata.crc", blocked, Severity.ERROR)
     for folder, listing in _collect_listings(checkpoint):
         due = _list_next_names(checkpoint, folder)
         for name in due:
             if f"{name}/" in listing.foreign:
                 effect = "The query stops when it writes this entry."
-                yield Finding(NAME_TAKEN, f"{folder}/{name}", effect, {}, world.command("verify"))
-        stale = [name for name in listing.stale_checksums if world.is_local]
+                yield Finding(NAME_TAKEN, f"{folder}/{name}", effect, {}, observed.command("verify"))
+        stale = [name for name in listing.stale_checksums if observed.is_local]
         blocking = [name for name in stale if name[1:-4] in due]
         for name in blocking:
-            yield _make_stale(world, f"{folder}/{name}", blocked, Severity.ERROR)
+            yield _make_stale(observed, f"{folder}/{name}", blocked, Severity.ERROR)
         others = [name for name in stale if name not in blocking]
         if others:
             effect = "Nothing yet; the query stops when it writes that entry."
-            yield _make_stale(world, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
+            yield _make_stale(observed, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
     for log in (checkpoint.offsets, checkpoint.commits):
         for batch_id in log.checksum_damage:
             effect = (
                 f"{log.folder}/{batch_id} was changed after Spark wrote it. Spark does not notice and goes by what it"
                 " says now; tools that check it (`hadoop fs -cat`) fail."
             )
-            yield _make_stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
+            yield _make_stale(observed, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
 
 
 def _make_stale(
-    world: Observation, name: str, effect: str, level: Severity | None = None, **evidence: object
+    observed: Observation, name: str, effect: str, level: Severity | None = None, **evidence: object
 ) -> Finding:
-    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, make_removal_command(world.location, name), level)
+    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, make_removal_command(observed.location, name), level)
 
 
 def _list_next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
@@ -476,9 +478,9 @@ def _list_next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
     return [name_next(log) for log in checkpoint.sources if log.folder == folder]
 
 
-def _check_watermark(world: Observation) -> Iterator[Finding]:
-    entry = world.checkpoint.newest_offsets
-    commit = world.checkpoint.commits.newest_entry
+def _check_watermark(observed: Observation) -> Iterator[Finding]:
+    entry = observed.checkpoint.newest_offsets
+    commit = observed.checkpoint.commits.newest_entry
     if entry is None or entry.metadata is None:
         return
     planned_ms = entry.metadata.batch_timestamp_ms
@@ -488,7 +490,7 @@ def _check_watermark(world: Observation) -> Iterator[Finding]:
     if planned_ms and watermark > planned_ms + _DAY_MS:
         effect = "Rows on time are dropped as late until the clock has caught up with the watermark."
         found = {"watermark_ms": watermark, "planned_ms": planned_ms}
-        yield Finding(WATERMARK_IN_FUTURE, "watermark", effect, found, world.command("inspect"))
+        yield Finding(WATERMARK_IN_FUTURE, "watermark", effect, found, observed.command("inspect"))
 
 
 def _collect_listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:

@@ -28,21 +28,21 @@ no plan as it was: what it knows, `plan --goal fresh --batch N` begins the query
 CONDITIONS = (CHECKPOINT_LOST,)
 
 
-def find_lost(world: Observation) -> Iterator[Finding]:
+def find_lost(observed: Observation) -> Iterator[Finding]:
     """The one finding, if mirror or ledger know of batches that the checkpoint does not."""
-    known = find_known_elsewhere(world)
+    known = find_known_elsewhere(observed)
     if known is None:
         return
     effect = f"A start begins at batch 0; {known.holder} {'holds' if known.is_mirror else 'knows'} batches"
     evidence = {"mirrored" if known.is_mirror else "remembered": [known.first, known.last]}
     effect = f"{effect} {known.first} to {known.last}."
-    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, find_way_back(world, known))
+    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, find_way_back(observed, known))
 
 
-def find_way_back(world: Observation, known: KnownElsewhere) -> str | None:
+def find_way_back(observed: Observation, known: KnownElsewhere) -> str | None:
     """The command that goes on from what is known elsewhere; None where nobody knows offsets of Kafka."""
     if known.is_mirror:
-        return world.command("backup restore")
+        return observed.command("backup restore")
     if known.offsets_after is None:
         return None
-    return world.command("plan", "--goal", "fresh", "--batch", str(known.offsets_after))
+    return observed.command("plan", "--goal", "fresh", "--batch", str(known.offsets_after))

@@ -27,12 +27,12 @@ to the lake can have put it there. Look at it, and sign it if it is your own."""
 CONDITIONS = (SEALED_BY_LASTGOOD,)
 
 
-def find_seal(world: Observation) -> Iterator[Finding]:
+def find_seal(observed: Observation) -> Iterator[Finding]:
     """The one finding, if there is a seal."""
-    if world.seal is None:
+    if observed.seal is None:
         return
-    seal = world.seal
-    undo = world.asked.about(world.location).taking_back(seal.recovery, None, *seal.undo_words)
+    seal = observed.seal
+    undo = observed.asked.about(observed.location).taking_back(seal.recovery, None, *seal.undo_words)
     effect = "No driver can start on this checkpoint until the repair is finished or taken back."
     if seal.finish is None:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."
@@ -55,7 +55,7 @@ def find_seal(world: Observation) -> Iterator[Finding]:
     yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 
-def drop_of_the_seal(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
+def drop_of_the_seal(observed: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that are not about the empty files of the seal."""
-    ours = world.seal.paths if world.seal else ()
+    ours = observed.seal.paths if observed.seal else ()
     return [finding for finding in findings if finding.subject not in ours]

@@ -20,14 +20,14 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _SHOWN_MAX = 20
 
 
-def find_sinks(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_sinks(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every sink that was asked.
 
     Args:
-        world: What was found.
+        observed: What was found.
         restart: What Spark will do.
     """
-    readings = make_sink_readings(world, restart)
+    readings = make_sink_readings(observed, restart)
     for reading in readings:
         yield from _check_not_known(reading)
         yield from _check_shows_none(reading)
@@ -44,7 +44,7 @@ def find_sinks(world: Observation, restart: Restart) -> Iterator[Finding]:
         yield from _check_files_gone(reading)
         yield from _check_others(reading)
         yield from _check_remarks(reading)
-    yield from _check_apart(world, readings)
+    yield from _check_apart(observed, readings)
 
 
 # What the sink does not tell.
@@ -347,7 +347,7 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
     sink = reading.sink
     if sink.dedupe_key is not DedupeKey.QUERY_ID or reading.done == NONE:
         return {}
-    is_lost = not isinstance(reading.world.checkpoint.query, QueryMetadata)
+    is_lost = not isinstance(reading.observed.checkpoint.query, QueryMetadata)
     if reading.shows_none or is_lost:
         stands = {reading.committed, reading.done, NONE if reading.orphan is None else reading.orphan} - {NONE}
         return {name: last for name, last in queries.items() if last in stands}
@@ -360,7 +360,7 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
 def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
     evidence = {"former_ids": dict(candidates)}
     highest = max(candidates.values())
-    if not reading.shows_none and isinstance(reading.world.checkpoint.query, QueryMetadata):
+    if not reading.shows_none and isinstance(reading.observed.checkpoint.query, QueryMetadata):
         first = min(each.batch_id for each in reading.sink.batches)
         is_twice = highest == first
         effect = f"The id changed with batch {first}" + (
@@ -388,7 +388,7 @@ def _check_remarks(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(conditions.SINK_NOTES, effect, {"notes": list(sink.notes)})
 
 
-def _check_apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Finding]:
+def _check_apart(observed: Observation, readings: Sequence[SinkReading]) -> Iterator[Finding]:
     """Several sinks, of which only some hold the batch that runs again."""
     known = [each for each in readings if each.sink.known and not each.shows_none]
     shown = {each.sink.location: each.sink.last_batch for each in known}

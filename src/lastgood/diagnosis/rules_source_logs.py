@@ -50,23 +50,23 @@ no batch has read. They are not lost: the next batch reads them together with wh
 CONDITIONS = (SOURCE_COUNT_CHANGED, SOURCE_OFFSET_VOID, SOURCE_LOG_DAMAGED, SOURCE_LOG_AHEAD)
 
 
-def find_source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_source_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about source lines and source logs, by what a start would make of them."""
-    yield from _check_lines(world)
-    yield from _check_source_logs(world, restart)
-    yield from _check_ahead(world)
+    yield from _check_lines(observed)
+    yield from _check_source_logs(observed, restart)
+    yield from _check_ahead(observed)
 
 
-def _check_lines(world: Observation) -> Iterator[Finding]:
+def _check_lines(observed: Observation) -> Iterator[Finding]:
     """Lines of sources that are too many, too few or void."""
-    log = world.checkpoint.offsets
+    log = observed.checkpoint.offsets
     entries = [(n, entry) for n, entry in sorted(log.entries.items()) if isinstance(entry, OffsetEntry)]
     counts = {n: len(entry.sources) for n, entry in entries if entry.version == 1}
     usual = max(counts.values(), key=list(counts.values()).count, default=None)
     read = [log.newest, None if log.newest is None else log.newest - 1]
     for batch_id in (n for n in read if n in counts and counts[n] != usual):
         found = {"lines": counts[batch_id], "others": usual}
-        command = world.command("inspect", "--batch", str(batch_id))
+        command = observed.command("inspect", "--batch", str(batch_id))
         yield Finding(SOURCE_COUNT_CHANGED, f"offsets/{batch_id}", "The query cannot start.", found, command)
     if len(entries) < 2 or entries[-1][0] != log.newest:
         return
@@ -76,13 +76,18 @@ def _check_lines(world: Observation) -> Iterator[Finding]:
         if isinstance(line.offset, VoidOffset) and previous and not isinstance(previous.offset, VoidOffset):
             effect = f"What source {line.source_id} read in batch {newest} is read a second time."
             was = {"source": line.source_id, "before": previous.text}
-            yield Finding(SOURCE_OFFSET_VOID, f"offsets/{newest}", effect, was, world.command("offsets"))
+            yield Finding(SOURCE_OFFSET_VOID, f"offsets/{newest}", effect, was, observed.command("offsets"))
 
 
-def _check_source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
-    stop, command = restart.stop, world.command("plan")
-    damaged = {path: damage for log in world.checkpoint.sources for path, damage in log.damage.items()}
-    if stop and stop.subject.startswith("sources/") and stop.subject not in damaged and not _is_in_the_way(world, stop):
+def _check_source_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
+    stop, command = restart.stop, observed.command("plan")
+    damaged = {path: damage for log in observed.checkpoint.sources for path, damage in log.damage.items()}
+    if (
+        stop
+        and stop.subject.startswith("sources/")
+        and stop.subject not in damaged
+        and not _is_in_the_way(observed, stop)
+    ):
         yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because}, command)
     for path, damage in damaged.items():
         stops = stop is not None and stop.subject == path
@@ -92,16 +97,16 @@ def _check_source_logs(world: Observation, restart: Restart) -> Iterator[Finding
         yield Finding(SOURCE_LOG_DAMAGED, path, effect, evidence, command, level)
 
 
-def _is_in_the_way(world: Observation, stop: Stop) -> bool:
+def _is_in_the_way(observed: Observation, stop: Stop) -> bool:
     """Whether a start stops at something that keeps it from writing, rather than at what it reads."""
     folder, _, name = stop.subject.rpartition("/")
-    logs = (log for log in world.checkpoint.sources if log.folder == folder)
+    logs = (log for log in observed.checkpoint.sources if log.folder == folder)
     return name.startswith(".") or any(f"{name}/" in log.listing.foreign for log in logs)
 
 
-def _check_ahead(world: Observation) -> Iterator[Finding]:
-    newest = world.checkpoint.newest_offsets
-    for log in world.checkpoint.sources:
+def _check_ahead(observed: Observation) -> Iterator[Finding]:
+    newest = observed.checkpoint.newest_offsets
+    for log in observed.checkpoint.sources:
         line = None
         if newest:
             line = newest.source(log.name)

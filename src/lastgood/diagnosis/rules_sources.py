@@ -34,47 +34,47 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _NAMES_SHOWN = 20
 
 
-def find_sources(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_sources(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every source, but for what only a Kafka broker can tell.
 
     Args:
-        world: What was found, and what storages and tables said if they were asked.
+        observed: What was found, and what storages and tables said if they were asked.
         restart: What Spark will do.
     """
-    yield from _check_went_back(world, restart)
-    for source_id, files in world.files.items():
-        yield from _check_files(world, restart, source_id, files)
-    yield from _check_file_logs(world)
-    yield from find_files_again(world)
-    read = list_spans(world.checkpoint)
-    for stand in list_stands(world.checkpoint):
-        table = world.tables.get(stand.source_id)
+    yield from _check_went_back(observed, restart)
+    for source_id, files in observed.files.items():
+        yield from _check_files(observed, restart, source_id, files)
+    yield from _check_file_logs(observed)
+    yield from find_files_again(observed)
+    read = list_spans(observed.checkpoint)
+    for stand in list_stands(observed.checkpoint):
+        table = observed.tables.get(stand.source_id)
         if table is not None:
             own = [span for span in read if span.source_id == stand.source_id]
-            yield from _check_table(world, stand, own, table)
+            yield from _check_table(observed, stand, own, table)
 
 
 # Going back, whatever the source.
 
 
-def _check_went_back(world: Observation, restart: Restart) -> Iterator[Finding]:
+def _check_went_back(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
     steps = Steps()
-    for span in list_spans(world.checkpoint):
+    for span in list_spans(observed.checkpoint):
         evidence = _describe_back(span, steps)
         if evidence is None:
             continue
         evidence = {"source": span.source_id, "batch": span.batch_id, **evidence}
         subject = f"offsets/{span.batch_id}"
-        command = world.command("inspect", "--batch", str(span.batch_id))
+        command = observed.command("inspect", "--batch", str(span.batch_id))
         if span.is_done and restart.stop and restart.stop.subject == subject:
             effect = "The query cannot start: Spark asks once more for the newest batch, which ends before it begins."
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command)
-        elif span.is_done and span.batch_id in world.rewritten:
-            recovery = world.rewritten[span.batch_id]
+        elif span.is_done and span.batch_id in observed.rewritten:
+            recovery = observed.rewritten[span.batch_id]
             effect = f"Recovery {recovery} moved the query back: the batch after it reads again from where it ends now."
             evidence = {**evidence, "recovery": recovery}
-            command = world.report_of(recovery)
+            command = observed.report_of(recovery)
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.INFO)
         elif span.is_done:
             effect = (
@@ -128,27 +128,27 @@ def _is_refused(end: SourceOffset) -> bool:
 
 
 def _check_files(
-    world: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]
+    observed: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]
 ) -> Iterator[Finding]:
     """What has become of the files of the newest plan, and of those that the source has noted down since."""
-    planned = world.checkpoint.last_planned
-    if is_in_sinks(world.checkpoint, world.sinks):
+    planned = observed.checkpoint.last_planned
+    if is_in_sinks(observed.checkpoint, observed.sinks):
         orphan = None
     else:
-        orphan = find_orphan(world.checkpoint)
+        orphan = find_orphan(observed.checkpoint)
     subject = f"sources/{source_id}"
-    waiting = [each for each in files if each.file.log_id > _find_planned_up_to(world, source_id)]
+    waiting = [each for each in files if each.file.log_id > _find_planned_up_to(observed, source_id)]
     yield from _check_waiting(subject, waiting)
     files = tuple(each for each in files if each not in waiting)
     by_state = {state: [each for each in files if each.state is state] for state in FileState}
     evidence: dict[str, object] = {"batch": planned, "of": len(files)}
     command = None
     if planned is not None:
-        command = world.command("inspect", "--batch", str(planned))
+        command = observed.command("inspect", "--batch", str(planned))
     if gone := by_state[FileState.MISSING]:
         found = {**evidence, "count": len(gone), "files": _list_paths(gone)}
         if orphan is None:
-            done = "is in every sink" if world.checkpoint.orphan == planned else "is committed"
+            done = "is in every sink" if observed.checkpoint.orphan == planned else "is committed"
             effect = f"Batch {planned} has read them and {done}; nobody can go back behind it."
             yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, None, Severity.INFO)
         else:
@@ -171,9 +171,9 @@ def _check_files(
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command, level)
 
 
-def _find_planned_up_to(world: Observation, source_id: str) -> int:
+def _find_planned_up_to(observed: Observation, source_id: str) -> int:
     """The newest entry of a source's own log that the newest plan names."""
-    newest = world.checkpoint.newest_offsets
+    newest = observed.checkpoint.newest_offsets
     line = None
     if newest is not None:
         line = newest.source(source_id)
@@ -194,10 +194,10 @@ def _check_waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, None, Severity.WARNING)
 
 
-def _check_file_logs(world: Observation) -> Iterator[Finding]:
+def _check_file_logs(observed: Observation) -> Iterator[Finding]:
     """What a file source's own log says of files that are planned and not committed, and of itself."""
-    read = {stand.source_id: stand for stand in list_stands(world.checkpoint)}
-    for log in world.checkpoint.sources:
+    read = {stand.source_id: stand for stand in list_stands(observed.checkpoint)}
+    for log in observed.checkpoint.sources:
         large = [
             n for n, entry in log.entries.items() if isinstance(entry, Damage) and entry.kind is DamageKind.TOO_LARGE
         ]
@@ -230,7 +230,7 @@ def _list_paths(files: list[FileFacts]) -> list[str]:
 # Delta tables.
 
 
-def _check_table(world: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
+def _check_table(observed: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
     """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
     newest = None
     if read:
@@ -239,7 +239,7 @@ def _check_table(world: Observation, stand: SourceStand, read: list[Span], table
     if not isinstance(end, DeltaOffset):
         return
     evidence = {"source": stand.source_id, "table": table.location, "table_id": table.table_id, "offset": end.to_text()}
-    command = world.command("inspect", "--batch", str(newest.batch_id if newest else 0))
+    command = observed.command("inspect", "--batch", str(newest.batch_id if newest else 0))
     subject = table.location
     if table.unknown is not None or table.exists is None:
         effect = "Nobody knows whether the table still has what is to be read."
@@ -255,7 +255,7 @@ def _check_table(world: Observation, stand: SourceStand, read: list[Span], table
         found = {**evidence, "table_id_before": end.table_id}
         yield Finding(conditions.SOURCE_TABLE_REPLACED, subject, effect, found, command)
         return
-    yield from _check_versions(world, stand, _find_asked_from(newest), end, table)
+    yield from _check_versions(observed, stand, _find_asked_from(newest), end, table)
 
 
 def _find_asked_from(newest: Span | None) -> DeltaOffset | None:
@@ -265,11 +265,11 @@ def _find_asked_from(newest: Span | None) -> DeltaOffset | None:
 
 
 def _check_versions(
-    world: Observation, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
+    observed: Observation, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
 ) -> Iterator[Finding]:
     unread = end if not stand.is_rerun or start is None else start
     evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}
-    command = world.command("inspect", "--batch", str(max(0, stand.batch_id - (not stand.is_rerun))))
+    command = observed.command("inspect", "--batch", str(max(0, stand.batch_id - (not stand.is_rerun))))
     latest = -1 if table.latest_version is None else table.latest_version
     if (end.table_version, end.index) > (latest + 1, -1):
         effect = (
@@ -288,11 +288,11 @@ def _check_versions(
     if asked.serving is not Serving.NO:
         return
     left = can_serve(table, unread)
-    yield _make_versions_gone(world, table, {**evidence, "offset": end.to_text()}, asked, left, command)
+    yield _make_versions_gone(observed, table, {**evidence, "offset": end.to_text()}, asked, left, command)
 
 
 def _make_versions_gone(
-    world: Observation,
+    observed: Observation,
     table: DeltaFacts,
     evidence: dict[str, object],
     asked: DeltaServing,
@@ -304,7 +304,7 @@ def _make_versions_gone(
         lost = left.lost_versions
     else:
         lost = range(0)
-    if asked.lost_versions and not world.fail_on_data_loss:
+    if asked.lost_versions and not observed.fail_on_data_loss:
         if lost:
             what = f"versions {lost.start} to {lost.stop - 1} are skipped without a word"
         else:

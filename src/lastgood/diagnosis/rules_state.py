@@ -169,11 +169,11 @@ CONDITIONS = (
 )
 
 
-def find_state(world: Observation, restart: Restart) -> Iterator[Finding]:
+def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about the state, by the version that the next batch loads."""
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     state = checkpoint.state
-    if not world.is_stateful:
+    if not observed.is_stateful:
         return
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None:
@@ -181,33 +181,33 @@ def find_state(world: Observation, restart: Restart) -> Iterator[Finding]:
             effect = f"Spark {restart.spark} " + (
                 "refuses to begin at batch 0." if restart.spark >= SPARK_4_1 else "begins at batch 0 over old state."
             )
-            yield Finding(STATE_LEFT_OVER, "state", effect, {}, world.command("status"))
+            yield Finding(STATE_LEFT_OVER, "state", effect, {}, observed.command("status"))
         return
     if state is None or not state.operators:
         effect = "No batch can run: what the query remembered is lost."
-        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, world.command("status"))
+        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, observed.command("status"))
         return
-    batch = find_version_loaded(checkpoint, world.sinks) or 0
+    batch = find_version_loaded(checkpoint, observed.sinks) or 0
     stop = restart.stop
     if stop and is_about_skipping(stop):
         effect = f"Batch {restart.batch} goes to the sink at every start, which skips it, and is never committed."
-        yield Finding(STATE_NEVER_MADE, stop.subject, effect, {"because": stop.because}, world.command("plan"))
+        yield Finding(STATE_NEVER_MADE, stop.subject, effect, {"because": stop.because}, observed.command("plan"))
     elif batch > 0:
-        yield from _check_obstacles(world, state, batch, restart)
-        yield from _check_uncounted(world, state)
+        yield from _check_obstacles(observed, state, batch, restart)
+        yield from _check_uncounted(observed, state)
     if stop and is_about_single_partition(stop):
         effect = "Each batch goes to the sink and is never committed: every start sends it again."
         yield Finding(STATE_PARTITIONS_NOT_NAMED, stop.subject, effect, {"because": stop.because})
     if stop and is_about_format(stop):
-        command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
+        command = observed.command("inspect", "--batch", stop.subject.rpartition("/")[2])
         yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
-    yield from _check_partitions(world, planned)
-    yield from _check_unsound(world, batch, restart)
-    yield from _check_ahead(world, state, max(planned, committed or 0) + 1)
+    yield from _check_partitions(observed, planned)
+    yield from _check_unsound(observed, batch, restart)
+    yield from _check_ahead(observed, state, max(planned, committed or 0) + 1)
 
 
-def _check_partitions(world: Observation, planned: int) -> Iterator[Finding]:
-    for each in find_repinned(world.checkpoint):
+def _check_partitions(observed: Observation, planned: int) -> Iterator[Finding]:
+    for each in find_repinned(observed.checkpoint):
         if each.pinned > each.kept:
             effect = (
                 f"No batch can run: Spark looks for {each.pinned} partitions of the state, and there are {each.kept}."
@@ -218,12 +218,12 @@ def _check_partitions(world: Observation, planned: int) -> Iterator[Finding]:
                 " and keys are looked for where they never were."
             )
         evidence = {"operator": each.operator, "pinned": each.pinned, "partitions": each.kept}
-        command = world.command("inspect", "--batch", str(planned))
+        command = observed.command("inspect", "--batch", str(planned))
         yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
 
 
-def _check_uncounted(world: Observation, state: State) -> Iterator[Finding]:
-    for operator in (each for each in state.operators if each.operator in find_uncounted(world.checkpoint)):
+def _check_uncounted(observed: Observation, state: State) -> Iterator[Finding]:
+    for operator in (each for each in state.operators if each.operator in find_uncounted(observed.checkpoint)):
         seen = sorted({store.partition for store in operator.stores})
         effect = "If it has lost any beside these, the first batch fails in its tasks; nothing in the checkpoint tells."
         evidence = {"operator": operator.operator, "partitions": seen[:_SHOWN], "pinned": state.pins.newest}
@@ -232,14 +232,14 @@ def _check_uncounted(world: Observation, state: State) -> Iterator[Finding]:
             f"state/{operator.operator}",
             effect,
             evidence,
-            world.command("inspect", "--state"),
+            observed.command("inspect", "--state"),
         )
 
 
-def _check_unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Finding]:
+def _check_unsound(observed: Observation, batch: int, restart: Restart) -> Iterator[Finding]:
     """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
     stop = restart.stop or restart.next_stop
-    is_stopped = stop is not None and stop.subject in world.unsound
+    is_stopped = stop is not None and stop.subject in observed.unsound
     effects = {
         "stops": f"Batch {batch} cannot run, at no start: what it loads is not what was written.",
         "passed": "Spark goes past it to an older snapshot, as long as that and all changes since are there.",
@@ -252,22 +252,22 @@ def _check_unsound(world: Observation, batch: int, restart: Restart) -> Iterator
         return "stops" if is_stopped else "passed"
 
     for kind, effect in effects.items():
-        found = {name: each for name, each in world.unsound.items() if kind == kind_of(each)}
+        found = {name: each for name, each in observed.unsound.items() if kind == kind_of(each)}
         if found:
             name, first = next(iter(found.items()))
             evidence = {"files": list(found)[:_SHOWN], "damage": str(first.damage)}
             level = None if kind == "stops" else Severity.WARNING
-            yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, world.command("inspect", "--state"), level)
+            yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, observed.command("inspect", "--state"), level)
 
 
-def _check_obstacles(world: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
+def _check_obstacles(observed: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
     obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_1)
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
         "Every failed start leaves its plan behind."
     )
     lost = _find_lost_partitions(state, obstacles)
-    command = world.command("inspect", "--state")
+    command = observed.command("inspect", "--state")
     for folder in lost:
         yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
     rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]
@@ -296,7 +296,7 @@ def _find_lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[s
     return [folder for folder in folders if folder not in held]
 
 
-def _check_ahead(world: Observation, state: State, newest: int) -> Iterator[Finding]:
+def _check_ahead(observed: Observation, state: State, newest: int) -> Iterator[Finding]:
     """State files above the version that the newest planned batch makes."""
     stale: list[str] = []
     harmless: list[str] = []
@@ -310,7 +310,7 @@ def _check_ahead(world: Observation, state: State, newest: int) -> Iterator[Find
             " logs do not know, and goes on from there."
         )
         evidence = {"newest_version": newest, "files": stale[:_SHOWN], "count": len(stale)}
-        yield Finding(STALE_STATE_SNAPSHOT, stale[0], effect, evidence, world.command("inspect", "--state"))
+        yield Finding(STALE_STATE_SNAPSHOT, stale[0], effect, evidence, observed.command("inspect", "--state"))
     elif harmless:
         effect = "They are overwritten when their version is made."
         evidence = {"newest_version": newest, "files": harmless[:_SHOWN], "count": len(harmless)}

@@ -16,7 +16,7 @@ from lastgood.query.sinks import SinkView
 class SinkReading(SinkView):
     """One sink, and what a finding about it needs beside that."""
 
-    world: Observation
+    observed: Observation
     restart: Restart
 
     def finding(
@@ -45,26 +45,26 @@ class SinkReading(SinkView):
 
     def inspect(self, batch_id: int) -> str:
         """The command that shows a batch."""
-        return self.world.command("inspect", "--batch", str(batch_id))
+        return self.observed.command("inspect", "--batch", str(batch_id))
 
     def status(self) -> str:
         """The command that asks the sink again."""
-        return self.world.command("status")
+        return self.observed.command("status")
 
     def verify(self) -> str:
         """The command that counts what is there."""
-        return self.world.command("verify", "--data")
+        return self.observed.command("verify", "--data")
 
     def plan(self) -> str:
         """The command that offers a way out."""
-        return self.world.command("plan")
+        return self.observed.command("plan")
 
     def backups(self) -> str:
         """The command that shows what there is to put back."""
-        return self.world.command("backup list")
+        return self.observed.command("backup list")
 
 
-def make_sink_readings(world: Observation, restart: Restart) -> list[SinkReading]:
+def make_sink_readings(observed: Observation, restart: Restart) -> list[SinkReading]:
     """Every sink that was asked."""
     return [
         SinkReading(
@@ -74,10 +74,10 @@ def make_sink_readings(world: Observation, restart: Restart) -> list[SinkReading
             each.held,
             each.is_stateful,
             each.rewritten,
-            world=world,
+            observed=observed,
             restart=restart,
         )
-        for each in make_views(world)
+        for each in make_views(observed)
     ]
 
 

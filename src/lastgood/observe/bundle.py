@@ -181,7 +181,7 @@ def open_bundle(path: Path) -> Bundle:
     try:
         location = parse_location(str(archive.manifest.get("location")))
         tree = tree_from_json(_name_roots(location), archive.read_json(LISTING))
-        saved = {_WORLD: _decode_world_fields(archive.read_json(_WORLD))}
+        saved = {_WORLD: _decode_fields(archive.read_json(_WORLD))}
         saved[_FAILURES] = from_json(tuple[Failure, ...], archive.read_json(_FAILURES))
         return Bundle(archive, location, tree, saved)
     except (ShapeError, KafkaFactsError, LocationInvalidError) as error:
@@ -230,7 +230,7 @@ def _write(writer: BundleWriter, query: OpenQuery, failures: Sequence[Failure]) 
     for path, content in work.items():
         tree.add_file(path, len(content), None)
         writer.add(path, content)
-    writer.add_json(_WORLD, _encode_world(query.seen))
+    writer.add_json(_WORLD, _encode_fields(query.seen))
     writer.add_json(_FAILURES, to_json(tuple(failures)))
     writer.add_json(LISTING, tree.to_json())
 
@@ -359,14 +359,14 @@ def _read_records(query: OpenQuery, pool: Executor) -> Iterator[tuple[str, bytes
         yield f"{WORK}/{RECORDS_FOLDER}/{name}", b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def _encode_world(world: Observation) -> dict[str, Any]:
+def _encode_fields(observed: Observation) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(Observation) if field.name not in _NOT_SAVED]
-    told = {name: to_json(getattr(world, name)) for name in names}
-    return {**told, "kafka": None if world.kafka is None else to_json(world.kafka.to_json())}
+    told = {name: to_json(getattr(observed, name)) for name in names}
+    return {**told, "kafka": None if observed.kafka is None else to_json(observed.kafka.to_json())}
 
 
-def _decode_world_fields(told: Any) -> dict[str, Any]:
-    """The fields of a world but its checkpoint; those that are missing keep their defaults.
+def _decode_fields(told: Any) -> dict[str, Any]:
+    """The fields of an observation but its checkpoint; those that are missing keep their defaults.
 
     Raises:
         ShapeError, KafkaFactsError: a value is not what it should be.

@@ -81,16 +81,16 @@ def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
     )
 
 
-def add_advice_facts(world: Observation, facts: AdviceFacts) -> Observation:
+def add_advice_facts(observed: Observation, facts: AdviceFacts) -> Observation:
     """The same with what was found around the checkpoint, and what a recorder saw of its query."""
     kinds = facts.subscriptions
-    is_pattern = world.is_pattern or ("subscribe_pattern" in kinds and not world.is_by_name)
+    is_pattern = observed.is_pattern or ("subscribe_pattern" in kinds and not observed.is_by_name)
     return replace(
-        world,
+        observed,
         advice=facts,
         topic_ids=facts.topic_ids,
         is_pattern=is_pattern,
-        is_by_name=not is_pattern and (world.is_by_name or bool(kinds)),
+        is_by_name=not is_pattern and (observed.is_by_name or bool(kinds)),
     )
 
 

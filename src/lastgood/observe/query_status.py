@@ -259,8 +259,8 @@ def examine(
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    world = observe(query, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
-    return judge(replace(add_advice_facts(world, facts), now_ms=at_ms))
+    observed = observe(query, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
+    return judge(replace(add_advice_facts(observed, facts), now_ms=at_ms))
 
 
 def judge_status(
@@ -272,7 +272,7 @@ def judge_status(
 ) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
     report = examine(query, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
-    views = make_views(report.world)
+    views = make_views(report.observed)
     exposure = judge_exposure_to_kafka(query, facts, options, at_ms=at_ms)
     stand = _judge_standing(query, report)
     return Status(
@@ -280,7 +280,7 @@ def judge_status(
         stand,
         exposure=exposure,
         sinks=tuple(judge_sink_standing(each) for each in views),
-        left=report.world.left,
+        left=report.observed.left,
         options=options,
     )
 
@@ -297,6 +297,6 @@ def _judge_standing(query: OpenQuery, report: Report) -> DiagnosedStatus:
         checkpoint.mode,
         checkpoint.is_stateful,
         checkpoint.newest_offsets,
-        report.world.asked.about(str(query.location)),
-        report.world.mirrored,
+        report.observed.asked.about(str(query.location)),
+        report.observed.mirrored,
     )

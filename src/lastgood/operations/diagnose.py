@@ -76,8 +76,8 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
         found = look_around(query, asked.evidence, now_ms=read_clock_ms(), headroom=True)
         if not (options.evidence.sinks or query.target.sink):
             found = replace(found, seen=replace(found.seen, sinks=(*found.seen.sinks, *unasked)))
-        world = add_advice_facts(observe(found, asked), advice.result())
-        world = replace(world, tables=tables.result(), files_again=again.result())
+        observed = add_advice_facts(observe(found, asked), advice.result())
+        observed = replace(observed, tables=tables.result(), files_again=again.result())
     failures = log.failures if log else ()
     saved = None
     if options.save is not None:
@@ -85,9 +85,9 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
 
         # Where the bundle is read, nobody knows the pipeline by its name.
         elsewhere = make_asked_by(replace(query.target, name=None), asked)
-        saved = save_bundle(options.save, replace(query, seen=replace(world, asked=elsewhere)), failures=failures)
+        saved = save_bundle(options.save, replace(query, seen=replace(observed, asked=elsewhere)), failures=failures)
     removed_idle = log.facts.executors_removed_idle if log else 0
-    return Diagnosis(_judge(world, spark, failures, removed_idle, show_data=options.show_data), saved)
+    return Diagnosis(_judge(observed, spark, failures, removed_idle, show_data=options.show_data), saved)
 
 
 def resolve_subject(text: str, config: Config) -> Target:
@@ -124,7 +124,7 @@ def _gather(target: Target, evidence: EvidenceOptions) -> OpenQuery:
 
 
 def _judge(
-    world: Observation,
+    observed: Observation,
     spark: SparkVersion | None,
     failures: Sequence[Failure],
     removed_idle: int = 0,
@@ -132,17 +132,17 @@ def _judge(
     show_data: bool = False,
 ) -> Report:
     if not failures:
-        return judge(world, spark)
+        return judge(observed, spark)
     from lastgood.diagnosis.advice_failures import advise_on_failures
     from lastgood.diagnosis.rules_failures import find_failures
     from lastgood.failures.classify import show_failure
 
-    query = world.checkpoint.query
+    query = observed.checkpoint.query
     query_id = query.query_id if isinstance(query, QueryMetadata) else None
-    advice = advise_on_failures(failures, query_id, world, removed_idle=removed_idle)
+    advice = advise_on_failures(failures, query_id, observed, removed_idle=removed_idle)
     told = [show_failure(each, show_data=show_data) for each in failures]
-    found = [*find_failures(told, query_id, world), *advice]
-    return judge(world, spark, told, others=found)
+    found = [*find_failures(told, query_id, observed), *advice]
+    return judge(observed, spark, told, others=found)
 
 
 def _diagnose_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
@@ -152,17 +152,17 @@ def _diagnose_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion |
         option = "--save" if options.save is not None else "--sink, --kafka"
         raise UsageError("a bundle is diagnosed by what it holds", subject=option, found=str(path))
     with open_bundle(path) as bundle:
-        world = bundle.query(batches=BATCHES).seen
+        observed = bundle.query(batches=BATCHES).seen
         if options.fail_on_data_loss is not None:
-            world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
+            observed = replace(observed, fail_on_data_loss=options.fail_on_data_loss)
         if options.spark is not None or options.fail_on_data_loss is not None:
-            start = list_start_words(options.spark, fail_on_data_loss=world.fail_on_data_loss)
-            world = replace(world, asked=replace(world.asked, start=start))
+            start = list_start_words(options.spark, fail_on_data_loss=observed.fail_on_data_loss)
+            observed = replace(observed, asked=replace(observed.asked, start=start))
         if options.max_downtime_ms is not None:
-            world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))
-        if spark is None and world.advice.spark is not None:
-            spark = parse_spark_version(world.advice.spark)
+            observed = replace(observed, advice=replace(observed.advice, max_downtime_ms=options.max_downtime_ms))
+        if spark is None and observed.advice.spark is not None:
+            spark = parse_spark_version(observed.advice.spark)
         log = None if options.log is None else read_log(options.log)
         if log is None:
-            return _judge(world, spark, bundle.failures)
-        return _judge(world, spark, log.failures, log.facts.executors_removed_idle, show_data=options.show_data)
+            return _judge(observed, spark, bundle.failures)
+        return _judge(observed, spark, log.failures, log.facts.executors_removed_idle, show_data=options.show_data)

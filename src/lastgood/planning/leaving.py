@@ -79,7 +79,7 @@ def require_numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     Raises:
         RepairRefusedError: one goes by numbers, or nobody knows.
     """
-    otherwise = standing.world.in_checkpoint()
+    otherwise = standing.observed.in_checkpoint()
     require_room_at_zero(standing, otherwise=otherwise)
     unknown = [each.sink for each in standing.sinks if not _is_by_id(each.sink)]
     if told or (standing.sinks and not unknown):
@@ -138,13 +138,13 @@ def predict_start_as_told(standing: Standing, left: LeftBehind) -> Outlook:
             found=f"other offsets than recovery {left.recovery} wrote there, or none",
             expected=at,
             effect="from elsewhere records might be lost, or come twice",
-            next=standing.world.command("plan", "--goal", "fresh", *words),
+            next=standing.observed.command("plan", "--goal", "fresh", *words),
         )
     word = Guarantee(left.word)
     lines = [f"recovery {left.recovery}, which left the checkpoint behind: {left.file.location} says where it begins"]
     if left.says is None:
         lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
-    silent = list_untold_sinks(standing.world)
+    silent = list_untold_sinks(standing.observed)
     if silent or not standing.sinks:
         if silent:
             whom = f"{silent[0]} does not tell"
@@ -157,14 +157,14 @@ def predict_start_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     return Outlook(word, tuple(lines))
 
 
-def list_untold_sinks(world: Observation) -> tuple[str, ...]:
+def list_untold_sinks(observed: Observation) -> tuple[str, ...]:
     """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
-    marks = {} if world.left is None else world.left.marks
-    return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))
+    marks = {} if observed.left is None else observed.left.marks
+    return tuple(sink.location for sink in observed.sinks if not _has_told(sink, marks))
 
 
 def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
-    later = find_begun_since(standing.world)
+    later = find_begun_since(standing.observed)
     if later is not None:
         raise refuse(
             standing,
@@ -173,7 +173,7 @@ def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
             found=f"batches up to {later.last_batch} of {later.name}",
             expected=f"no other names than recovery {left.recovery} found there",
             effect="what it has written would be written again, from where that recovery let it begin",
-            next=standing.world.command("plan", "--goal", "fresh"),
+            next=standing.observed.command("plan", "--goal", "fresh"),
         )
 
 
@@ -187,7 +187,7 @@ def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
             found=f"topic id {topic_id}",
             expected=was,
             effect="the offsets that the application is told are of another topic",
-            next=standing.world.undoing(left),
+            next=standing.observed.undoing(left),
         )
 
 

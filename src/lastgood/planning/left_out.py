@@ -19,59 +19,59 @@ from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 
 
-def find_kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
+def find_kafka_gaps(observed: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
     """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
 
     A batch that runs again has its recorded range, unless the sinks have it and what it reads is written nowhere; the
     one after it begins where that ends.
 
     Args:
-        world: With what Kafka serves; nothing is known to part where it was not asked.
+        observed: With what Kafka serves; nothing is known to part where it was not asked.
         outcome: What Spark does: whether it plans the batch or runs it again.
         batch: The batch.
     """
-    facts = _get_answered(world)
+    facts = _get_answered(observed)
     if facts is None:
         return {}
-    plans = {n: entry for n, entry in world.checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
+    plans = {n: entry for n, entry in observed.checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
     starts: Mapping[str, SourceOffset] = find_ends(plans.get(batch - 1))
     if batch == 0:
-        starts = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
+        starts = {log.name: log.initial.offset for log in observed.checkpoint.sources if log.initial is not None}
     planned = starts if outcome is not Outcome.RERUNS else find_ends(plans.get(batch))
     found = {
-        name: find_planning_gaps(start.topics, facts, is_pattern=world.is_pattern)
+        name: find_planning_gaps(start.topics, facts, is_pattern=observed.is_pattern)
         for name, start in planned.items()
         if isinstance(start, KafkaOffset)
     }
-    if outcome is not Outcome.RERUNS or may_be_skipped(world.sinks, batch):
+    if outcome is not Outcome.RERUNS or may_be_skipped(observed.sinks, batch):
         return found
     for name, after in found.items():
         start, end = starts.get(name), planned[name]
         if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
-            found[name] = [*find_replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
+            found[name] = [*find_replay_gaps(start.topics, end.topics, facts, is_pattern=observed.is_pattern), *after]
     return found
 
 
 def describe_left_out(
-    world: Observation, outcome: Outcome, batch: int, *, told: Offsets | None = None
+    observed: Observation, outcome: Outcome, batch: int, *, told: Offsets | None = None
 ) -> tuple[str, ...] | None:
     """What would be left out without an error, a line for each range; None if Kafka did not tell.
 
     Args:
-        world: As the plan leaves it.
+        observed: As the plan leaves it.
         outcome: What Spark does then.
         batch: Its first batch.
         told: Where the configuration of the application says that it starts; None: the checkpoint says it.
     """
-    facts = _get_answered(world)
-    if told is None and world.fail_on_data_loss:
+    facts = _get_answered(observed)
+    if told is None and observed.fail_on_data_loss:
         return ()
     if facts is None:
         return None
-    found = find_kafka_gaps(world, outcome, batch).values() if told is None else [find_planning_gaps(told, facts)]
+    found = find_kafka_gaps(observed, outcome, batch).values() if told is None else [find_planning_gaps(told, facts)]
     gaps = (gap for each in found for gap in each)
     return tuple(f"{gap.name} {gap.first}..{gap.end} {gap.gap.name.lower()}" for gap in gaps)
 
 
-def _get_answered(world: Observation) -> KafkaFacts | None:
-    return world.kafka if world.kafka is not None and world.kafka.unknown is None else None
+def _get_answered(observed: Observation) -> KafkaFacts | None:
+    return observed.kafka if observed.kafka is not None and observed.kafka.unknown is None else None

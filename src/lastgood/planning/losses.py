@@ -100,12 +100,12 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
     other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
     if other_topics is not None:
         return other_topics
-    if standing.world.fail_on_data_loss:
+    if standing.observed.fail_on_data_loss:
         return None
     why = _explain_untold(standing) or _warn_of_expiry(standing)
     if why is not None:
         return Outlook(Guarantee.LOSSY, (f"failOnDataLoss=false: {why}",))
-    strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
+    strict = predict(replace(standing.observed, fail_on_data_loss=True), standing.spark)
     after = strict.next_stop if standing.restart.next_stop is None else None
     if strict.stop is not None and strict.outcome is not standing.restart.outcome:
         because = strict.because
@@ -119,13 +119,13 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
 
 def _warn_of_expiry(standing: Standing) -> str | None:
     """That Kafka may delete what is unread before the query has started, which nobody would tell; None if not."""
-    facts, world = standing.kafka, standing.world
+    facts, observed = standing.kafka, standing.observed
     if facts is None:
         return None
-    is_held = is_in_sinks(world.checkpoint, world.sinks)  # then what the orphan reads is there already
+    is_held = is_in_sinks(observed.checkpoint, observed.sinks)  # then what the orphan reads is there already
     for stand in list_stands(standing.checkpoint):
         begins = stand.end if is_held and stand.is_rerun else stand.start
-        soon = find_expiring(get_topics(begins), facts, now_ms=world.now_ms, within_ms=START_MS)
+        soon = find_expiring(get_topics(begins), facts, now_ms=observed.now_ms, within_ms=START_MS)
         for (topic, partition), room in soon.items():
             return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
     return None
@@ -166,7 +166,7 @@ def _describe_suspicion(topic: Suspicion) -> str:
 
 def _predict_recreated(standing: Standing) -> Outlook | None:
     """Topics of which the query would leave out the beginning, if they are not those that it has read."""
-    found = [each for each in list_suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
+    found = [each for each in list_suspicions(standing.observed, standing.restart) if each.is_strong and each.costs]
     if not found:
         return None
     lines = tuple(map(_describe_suspicion, found))
@@ -180,7 +180,7 @@ def _predict_recreated(standing: Standing) -> Outlook | None:
 
 def list_assumptions(standing: Standing) -> tuple[str, ...]:
     """What speaks against the word a little, and is taken for an accident; one line each."""
-    found = list_suspicions(standing.world, standing.restart)
+    found = list_suspicions(standing.observed, standing.restart)
     topics = (
         f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
         for each in found
@@ -200,16 +200,16 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
 
 def _list_not_told(standing: Standing) -> Iterator[str]:
     """Topics of which the broker was asked, and nobody can tell whether they are those that were read."""
-    for topic, answer in judge_identities(standing.world, standing.restart):
+    for topic, answer in judge_identities(standing.observed, standing.restart):
         if answer.identity is TopicIdentity.UNKNOWN:
             yield f"the assumption that {topic} is the topic that was read: {answer.because}"
 
 
 def _list_told_the_same(standing: Standing) -> Iterator[str]:
     """The word of a person, where it has settled what nothing else did."""
-    if not standing.world.is_same_topic:
+    if not standing.observed.is_same_topic:
         return
-    for each in list_suspicions(replace(standing.world, is_same_topic=False), standing.restart):
+    for each in list_suspicions(replace(standing.observed, is_same_topic=False), standing.restart):
         if each.costs and each.is_open:
             yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
 
@@ -228,7 +228,7 @@ def _list_not_marked(standing: Standing) -> Iterator[str]:
 
 def _list_running_what_it_has(standing: Standing) -> Iterator[str]:
     """A function that drops a batch unread leaves nothing that its commit could name."""
-    batch_id, sinks = standing.planned, standing.world.sinks
+    batch_id, sinks = standing.planned, standing.observed.sinks
     is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
     if is_dropped and find_nothing_to_name(standing.checkpoint, standing.committed, batch_id):
         yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
@@ -249,7 +249,7 @@ def _list_begun_anew(standing: Standing) -> Iterator[str]:
 
 
 def _price_lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
-    found = find_kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
+    found = find_kafka_gaps(standing.observed, standing.restart.outcome, standing.restart.batch or 0)
     order = list(find_ends(standing.plan(standing.planned)) or find_beginnings(standing))
     return tuple(
         SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_collect_ranges(gaps), bound=True)

@@ -72,7 +72,7 @@ def require_log(standing: Standing) -> None:
                 found=each.sink.because,
                 expected="the log, or an empty folder",
                 effect="readers no longer see these files once the next batch begins a new log",
-                next=standing.world.command("status"),
+                next=standing.observed.command("status"),
             )
 
 
@@ -106,5 +106,5 @@ def _refuse_gap(standing: Standing, reading: SinkView, missing: range) -> Except
         found=f"{found}, and the next batch that it gets would be {missing[-1] + 1}",
         expected=f"batch {missing[0]}",
         effect="the query would run until the sink compacts its log, and fail there",
-        next=standing.world.command("status"),
+        next=standing.observed.command("status"),
     )

@@ -21,11 +21,11 @@ _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
 
 
-def draft(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
+def draft(observed: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     """Which files change so that the query does what is asked for, and what can be said of it then.
 
     Args:
-        world: Checkpoint, sinks, sources and mirror. The checkpoint is read with `count_batches_wanted` batches at
+        observed: Checkpoint, sinks, sources and mirror. The checkpoint is read with `count_batches_wanted` batches at
             least, and the sinks are asked about the query id of the checkpoint; if that is lost, about the mirror's.
         goal: What is asked for.
         spark: The version that will run it.
@@ -33,16 +33,16 @@ def draft(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     Raises:
         RepairRefusedError: it cannot be done in a way of which anything can be promised.
     """
-    world = replace(world, sinks=tuple(map(_drop_presumed, world.sinks)))
+    observed = replace(observed, sinks=tuple(map(_drop_presumed, observed.sinks)))
     try:
-        found = _draft_goal(world, goal, spark)
+        found = _draft_goal(observed, goal, spark)
     except RepairRefusedError as error:
-        error.alternatives = _list_alternatives(world, goal, spark)
+        error.alternatives = _list_alternatives(observed, goal, spark)
         raise
     if found.guarantee is Guarantee.EXACTLY_ONCE:
         return found
     return replace(
-        found, alternatives=rank_alternatives((*found.alternatives, *_list_alternatives(world, goal, spark)))
+        found, alternatives=rank_alternatives((*found.alternatives, *_list_alternatives(observed, goal, spark)))
     )
 
 
@@ -56,38 +56,38 @@ def _drop_presumed(sink: SinkEvidence) -> SinkEvidence:
     return replace(make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 
 
-def count_batches_wanted(world: Observation) -> int:
+def count_batches_wanted(observed: Observation) -> int:
     """How many of the newest batches the planner has to see: back to what the sinks show."""
-    position = locate(world.checkpoint, world.sinks)
+    position = locate(observed.checkpoint, observed.sinks)
     newest = max(position.planned or 0, position.committed or 0)
-    shown = [sink.last_batch for sink in world.sinks if sink.known and sink.last_batch is not None]
+    shown = [sink.last_batch for sink in observed.sinks if sink.known and sink.last_batch is not None]
     return newest - min((position.committed or 0, newest, *shown)) + _BATCHES_READ
 
 
-def _draft_goal(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
-    return GOAL_KINDS[goal.name].draft(world, goal, spark)
+def _draft_goal(observed: Observation, goal: Goal, spark: SparkVersion) -> Draft:
+    return GOAL_KINDS[goal.name].draft(observed, goal, spark)
 
 
-def _list_alternatives(world: Observation, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
+def _list_alternatives(observed: Observation, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
     """The other goals, the best first, and last those that are refused as well."""
-    is_gone = world.checkpoint.newest_offsets is None and not world.repair.mirror
+    is_gone = observed.checkpoint.newest_offsets is None and not observed.repair.mirror
     if is_gone and GOAL_KINDS[goal.name].begins is Begins.ANEW:
         return ()  # nothing is left that could be gone on with
     found: list[Alternative] = []
     instead: list[Alternative] = []
     for kind in GOAL_KINDS.values():
-        offered = [_make_alternative(world, *offer, spark) for offer in kind.offer(world, goal)]
+        offered = [_make_alternative(observed, *offer, spark) for offer in kind.offer(observed, goal)]
         if any(each.guarantee is None for each in offered):
-            instead += [_make_alternative(world, *offer, spark) for offer in kind.offer_instead(world)]
+            instead += [_make_alternative(observed, *offer, spark) for offer in kind.offer_instead(observed)]
         found += offered
     return rank_alternatives((*found, *instead))
 
 
 def list_alternatives(
-    world: Observation, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
+    observed: Observation, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
 ) -> tuple[Alternative, ...]:
     """What further goals come to, each with the options that ask for it."""
-    return tuple(_make_alternative(world, goal, options, spark) for goal, options in goals)
+    return tuple(_make_alternative(observed, goal, options, spark) for goal, options in goals)
 
 
 def rank_alternatives(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
@@ -101,10 +101,10 @@ def _rank_word(way: Alternative) -> int:
     return WORDS.index(way.guarantee)
 
 
-def _make_alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
-    command = world.command("plan", "--goal", goal.name, *options)
+def _make_alternative(observed: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
+    command = observed.command("plan", "--goal", goal.name, *options)
     try:
-        found = _draft_goal(world, goal, spark)
+        found = _draft_goal(observed, goal, spark)
     except RepairRefusedError as error:
         return Alternative(goal.name, None, error.sentence)
     return Alternative(goal.name, found.guarantee, _describe_draft(found, goal), command)

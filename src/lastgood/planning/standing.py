@@ -30,7 +30,7 @@ RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 class Standing:
     """One query. Make one with `Standing.of`."""
 
-    world: Observation
+    observed: Observation
     spark: SparkVersion
     position: Position
     restart: Restart
@@ -39,17 +39,17 @@ class Standing:
     """Where sinks are whose marks are not yet what is told of them here."""
 
     @classmethod
-    def of(cls, world: Observation, spark: SparkVersion, moved: Iterable[str] = ()) -> Standing:
+    def of(cls, observed: Observation, spark: SparkVersion, moved: Iterable[str] = ()) -> Standing:
         """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
-        restart = predict(world, spark)
-        position = locate(world.checkpoint, world.sinks)
-        sinks = make_views(world)
-        return cls(world, spark, position, restart, tuple(sinks), frozenset(moved))
+        restart = predict(observed, spark)
+        position = locate(observed.checkpoint, observed.sinks)
+        sinks = make_views(observed)
+        return cls(observed, spark, position, restart, tuple(sinks), frozenset(moved))
 
     @property
     def checkpoint(self) -> Checkpoint:
         """The checkpoint."""
-        return self.world.checkpoint
+        return self.observed.checkpoint
 
     @property
     def planned(self) -> int:
@@ -82,7 +82,7 @@ class Standing:
     @property
     def kafka(self) -> KafkaFacts | None:
         """What the broker said; None if it was not asked or did not answer."""
-        facts = self.world.kafka
+        facts = self.observed.kafka
         return facts if facts is not None and facts.unknown is None else None
 
     def plan(self, batch_id: int) -> OffsetEntry | None:
@@ -195,25 +195,25 @@ class Standing:
     @property
     def may_be_committed(self) -> bool:
         """Whether the orphan, if all sinks have it, can be committed by hand: nothing but the logs goes by it."""
-        return self.is_kafka_only and not self.world.is_stateful and self.newest_commit is not None
+        return self.is_kafka_only and not self.observed.is_stateful and self.newest_commit is not None
 
     @property
     def recreated(self) -> tuple[str, ...]:
         """See the function of this name."""
-        return list_recreated(self.world)
+        return list_recreated(self.observed)
 
 
-def see_as(world: Observation, query_id: str, *, asked_as: str | None = None) -> Observation:
+def see_as(observed: Observation, query_id: str, *, asked_as: str | None = None) -> Observation:
     """The same, where sinks that go by query id were asked about another one: what they hold under this id is its own.
 
     Args:
-        world: With its sinks.
+        observed: With its sinks.
         query_id: The id of the query.
         asked_as: The id that they were asked about; None if there was none.
     """
     if query_id == asked_as:
-        return world
-    return replace(world, sinks=tuple(_see_sink_as(sink, query_id, asked_as) for sink in world.sinks))
+        return observed
+    return replace(observed, sinks=tuple(_see_sink_as(sink, query_id, asked_as) for sink in observed.sinks))
 
 
 def take_back_evidence(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:

@@ -39,7 +39,7 @@ def list_unknown(standing: Standing) -> list[str]:
 
 def list_assumed_ages(standing: Standing) -> Iterator[str]:
     """What is taken to be so of `maxFileAge`, where files that were read have been written again; one line each."""
-    for source_id, again in standing.world.files_again.items():
+    for source_id, again in standing.observed.files_again.items():
         least_ms = find_least_age_to_hold(again)
         if least_ms is not None:
             told = describe_assumed_max_age(source_id, least_ms)
@@ -61,6 +61,6 @@ def _list_unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
     else:
         done = (restart.batch or 0) - 1
     read, planned = find_ends(standing.plan(done)), find_ends(standing.plan(standing.planned))
-    for source_id, files in standing.world.files.items():
+    for source_id, files in standing.observed.files.items():
         first, last = _get_log_offset(read.get(source_id)), _get_log_offset(planned.get(source_id))
         yield from ((source_id, each, each.file.log_id <= last) for each in files if each.file.log_id > first)

@@ -24,15 +24,15 @@ class KnownElsewhere:
     """Whether their plans can be put back as they were."""
 
 
-def find_known_elsewhere(world: Observation) -> KnownElsewhere | None:
+def find_known_elsewhere(observed: Observation) -> KnownElsewhere | None:
     """What mirror or ledger know of the batches of a checkpoint that has none; None if nobody knows of any.
 
     What sinks hold is not asked here: they hold rows of a query, and know nothing of its checkpoint.
 
     Args:
-        world: What was found and asked.
+        observed: What was found and asked.
     """
-    checkpoint, mirrored, memory = world.checkpoint, world.mirrored, world.memory
+    checkpoint, mirrored, memory = observed.checkpoint, observed.mirrored, observed.memory
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         return None
     if mirrored is not None and mirrored.oldest is not None and mirrored.newest is not None:

@@ -195,9 +195,11 @@ class Observation:
         return self.asked.about(self.location).in_checkpoint()
 
 
-def make_views(world: Observation) -> list[SinkView]:
+def make_views(observed: Observation) -> list[SinkView]:
     """Every sink that was asked, held against the logs."""
-    return make_sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful, rewritten=world.rewritten)
+    return make_sink_views(
+        observed.checkpoint, observed.sinks, is_stateful=observed.is_stateful, rewritten=observed.rewritten
+    )
 
 
 def _has_run_without_data(checkpoint: Checkpoint) -> bool:

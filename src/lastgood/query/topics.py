@@ -77,17 +77,17 @@ def merge_recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> di
     return {**(facts.topic_ids_before if facts else {}), **noted}
 
 
-def find_recorded_ids(world: Observation) -> dict[str, str]:
+def find_recorded_ids(observed: Observation) -> dict[str, str]:
     """The same of all that was found."""
-    return {**world.advice.topic_ids, **merge_recorded_ids(world.kafka, world.topic_ids)}
+    return {**observed.advice.topic_ids, **merge_recorded_ids(observed.kafka, observed.topic_ids)}
 
 
-def list_recreated(world: Observation) -> tuple[str, ...]:
+def list_recreated(observed: Observation) -> tuple[str, ...]:
     """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
-    facts, entry = world.kafka, world.checkpoint.newest_offsets
+    facts, entry = observed.kafka, observed.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return ()
-    before = find_recorded_ids(world)
+    before = find_recorded_ids(observed)
     now = {name: topic.topic_id for name, topic in facts.topics.items()}
     others = {name for name, _, _ in find_other_ids(before, now)}
     if entry is not None:  # one that is lost names none

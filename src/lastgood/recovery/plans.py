@@ -332,13 +332,13 @@ def _find_newest_planned(then: Storage, found: OpenQuery) -> int | None:
 
 def _predict_sinks(found: OpenQuery, drafted: Draft) -> tuple[SinkEvidence, ...]:
     """What the sinks show of the query as it will be: under another id they may know nothing of it."""
-    world = take_sinks_back(found, drafted.sinks).seen
+    observed = take_sinks_back(found, drafted.sinks).seen
     query = next((each for each in drafted.edits if each.path == METADATA), None)
     if query is None:
-        return world.sinks
+        return observed.sinks
     renamed = None if query.after is None else parse_query_metadata(query.after)
     query_id = renamed.query_id if isinstance(renamed, QueryMetadata) else ""
-    return see_as(world, query_id, asked_as=found.query_id).sinks
+    return see_as(observed, query_id, asked_as=found.query_id).sinks
 
 
 def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:

@@ -86,7 +86,7 @@ class Prover:
 
         Args:
             plan: What is tried.
-            found: The world that it was made in.
+            found: What was seen of the query as it was made.
             tell: Is told, in a few words, what takes time.
 
         Raises:

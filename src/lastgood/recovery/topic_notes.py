@@ -23,14 +23,14 @@ from lastgood.storage.writing import open_writable
 _NOW, _BEFORE = "topic_ids", "topic_ids_before"
 
 
-def collect_topic_ids(world: Observation) -> dict[str, Any]:
+def collect_topic_ids(observed: Observation) -> dict[str, Any]:
     """What a plan keeps of the topics that are read; nothing if Kafka told nothing."""
-    facts, entry = world.kafka, world.checkpoint.newest_offsets
+    facts, entry = observed.kafka, observed.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return {}
     read = [topic for offset in find_ends(entry).values() for topic in get_topics(offset)]
     ids = _list_ids(facts)
-    return {_NOW: {topic: ids.get(topic) for topic in read or ids}, _BEFORE: dict(world.topic_ids)}
+    return {_NOW: {topic: ids.get(topic) for topic in read or ids}, _BEFORE: dict(observed.topic_ids)}
 
 
 def note_topics(plan: Plan, *, undone: bool = False) -> None:

@@ -48,8 +48,8 @@ def checkpoint(offsets: Mapping[int, SourceOffset], committed: int) -> Checkpoin
 EMPTY = Observation(checkpoint({}, -1))
 
 
-def advice(*failures: Failure, query_id: str | None = None, world: Observation = EMPTY) -> dict[str, Finding]:
-    found = list(advise_on_failures(failures, query_id, world))
+def advice(*failures: Failure, query_id: str | None = None, observed: Observation = EMPTY) -> dict[str, Finding]:
+    found = list(advise_on_failures(failures, query_id, observed))
     assert all(each.condition in CONDITIONS and each.severity is Severity.INFO for each in found)
     assert all(each.evidence and each.effect.endswith(".") and each.next for each in found)
     names = [each.condition.name for each in found]
@@ -186,8 +186,8 @@ OOM = died(("java.lang.OutOfMemoryError", "Java heap space"))
 
 
 def test_a_batch_far_larger_than_all_before_it_that_memory_did_not_suffice_for() -> None:
-    world = Observation(checkpoint(kafka(100, 200, 320, 420, 9000), committed=3))
-    found = advice(OOM, world=world)["BATCH_EXCEEDS_RESOURCES"]
+    observed = Observation(checkpoint(kafka(100, 200, 320, 420, 9000), committed=3))
+    found = advice(OOM, observed=observed)["BATCH_EXCEEDS_RESOURCES"]
     assert found.evidence == {"batch": 4, "offsets": 8580, "median_before": 100, "largest_before": 120}
     assert found.next == '.option("maxOffsetsPerTrigger", "120")'
     assert "--goal replan" in found.effect
@@ -195,8 +195,8 @@ def test_a_batch_far_larger_than_all_before_it_that_memory_did_not_suffice_for()
 
 def test_a_backlog_that_waits_where_memory_did_not_suffice_before() -> None:
     facts = KafkaFacts("b:9092", 0, {"orders": TopicFacts(partitions={0: PartitionFacts(0, 9000)})})
-    world = Observation(checkpoint(kafka(100, 200, 320, 420), committed=3), kafka=facts)
-    found = advice(OOM, world=world)["BATCH_EXCEEDS_RESOURCES"]
+    observed = Observation(checkpoint(kafka(100, 200, 320, 420), committed=3), kafka=facts)
+    found = advice(OOM, observed=observed)["BATCH_EXCEEDS_RESOURCES"]
     assert (found.evidence["batch"], found.evidence["offsets"]) == (None, 8580)
     assert "replan" not in found.effect
 
@@ -215,14 +215,14 @@ def test_a_backlog_that_waits_where_memory_did_not_suffice_before() -> None:
 def test_a_batch_as_large_as_any_or_another_reason_is_no_advice(
     ends: tuple[int, ...], committed: int, failure: Failure
 ) -> None:
-    assert advice(failure, world=Observation(checkpoint(kafka(*ends), committed=committed))) == {}
+    assert advice(failure, observed=Observation(checkpoint(kafka(*ends), committed=committed))) == {}
 
 
 @pytest.mark.parametrize(("count", "limit"), [(250, "25"), (9, None)])
 def test_a_batch_of_many_files(count: int, limit: str | None) -> None:
     files = tuple(FileFacts(SourceFile(f"file:/in/{n}", 1, 1), FileState.PRESENT) for n in range(count))
     about = checkpoint({0: FileOffset(0), 1: FileOffset(1)}, committed=0)
-    found = advice(OOM, world=Observation(about, files={"0": files}))
+    found = advice(OOM, observed=Observation(about, files={"0": files}))
     assert set(found) == ({"BATCH_EXCEEDS_RESOURCES"} if limit else set())
     if limit:
         assert found["BATCH_EXCEEDS_RESOURCES"].next == f'.option("maxFilesPerTrigger", "{limit}")'

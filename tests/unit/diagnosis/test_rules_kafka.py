@@ -61,14 +61,14 @@ def broker(**partitions: dict[int, tuple[int, int]]) -> KafkaFacts:
     return KafkaFacts("broker:9092", 1, topics)
 
 
-def world(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> Observation:
+def observed(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> Observation:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
     asked = Asked("/lake/my orders", () if kafka is None else ("--kafka", "broker:9092"))
     return Observation(checkpoint, location="/lake/my orders", asked=asked, kafka=kafka, **others)
 
 
 def find(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> list[Finding]:
-    found = world(folder, kafka, **others)
+    found = observed(folder, kafka, **others)
     return list(find_kafka(found, predict(found, SPARK_4_2)))
 
 
@@ -118,11 +118,11 @@ def test_first_batch_fails_where_what_it_begins_with_is_gone_and_without_the_opt
     query(tmp_path, {"t": {0: 10}}, committed=0)
     (tmp_path / "offsets/0").unlink()
     facts = broker(t={0: bounds}) if bounds[1] >= 0 else KafkaFacts("broker:9092", 1, {"t": TopicFacts(exists=False)})
-    strict = predict(world(tmp_path, facts), SPARK_4_2)
+    strict = predict(observed(tmp_path, facts), SPARK_4_2)
     assert (strict.outcome is Outcome.STARTS, strict.leaves_orphan) == (error is None, leaves_orphan)
     assert (strict.error or "").startswith(error or "")
     if bounds[1] >= 0:
-        assert predict(world(tmp_path, facts, fail_on_data_loss=False), SPARK_4_2).outcome is Outcome.STARTS
+        assert predict(observed(tmp_path, facts, fail_on_data_loss=False), SPARK_4_2).outcome is Outcome.STARTS
 
 
 def test_first_batch_without_its_beginning_would_resolve_starting_offsets_again(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ WHOLE = topic({0: (0, 30), 1: (0, 30)})
 
 def find(folder: Path, kafka: KafkaFacts, **others: Any) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = Observation(checkpoint, location="/chk", asked=ASKED, kafka=kafka, **others)
-    return list(find_kafka(world, predict(world, SPARK_4_2)))
+    observed = Observation(checkpoint, location="/chk", asked=ASKED, kafka=kafka, **others)
+    return list(find_kafka(observed, predict(observed, SPARK_4_2)))
 
 
 def told(findings: list[Finding]) -> list[tuple[str, Severity]]:

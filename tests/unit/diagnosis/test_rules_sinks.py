@@ -62,8 +62,8 @@ def files(last: int | None, **others: Any) -> SinkEvidence:
 def find(folder: Path, *sinks: SinkEvidence) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
     asked = Asked("/chk", ("--sink", "/lake/out"))
-    world = Observation(checkpoint, location="/chk", asked=asked, sinks=sinks)
-    return list(find_sinks(world, predict(world, SPARK_4_2)))
+    observed = Observation(checkpoint, location="/chk", asked=asked, sinks=sinks)
+    return list(find_sinks(observed, predict(observed, SPARK_4_2)))
 
 
 def told(findings: list[Finding]) -> list[tuple[str, Severity]]:

@@ -60,8 +60,8 @@ def query(folder: Path, *offsets: SourceOffset, committed: int) -> None:
 
 def find(folder: Path, **others: Any) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = Observation(checkpoint, location="/chk", **others)
-    return list(find_sources(world, predict(world, SPARK_4_2)))
+    observed = Observation(checkpoint, location="/chk", **others)
+    return list(find_sources(observed, predict(observed, SPARK_4_2)))
 
 
 def told(findings: list[Finding]) -> list[tuple[str, Severity]]:

@@ -27,7 +27,7 @@ from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.ladder.tally import parse_tally
 from lastgood.mirror.backups import list_backups, locate_backups, parse_backup, read_backup, write_facts
 from lastgood.mirror.copies import decode_lines, decompress_lines, encode_copies
-from lastgood.observe.bundle import _encode_world, open_bundle
+from lastgood.observe.bundle import _encode_fields, open_bundle
 from lastgood.planning.plan import Plan
 from lastgood.recovery.hold import _make_held_error
 from lastgood.recovery.whereabouts import _recall, recall_evidence, recall_whereabouts
@@ -206,14 +206,14 @@ def test_facts_about_kafka_and_where_to_start_are_read(commit: Path) -> None:
 
 
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
-def test_a_bundle_is_read_and_its_world_written_again(commit: Path) -> None:
+def test_a_bundle_is_read_and_its_observation_written_again(commit: Path) -> None:
     with open_bundle(commit / "bundle.zip") as bundle:
-        world = bundle.query(batches=10).seen
+        observed = bundle.query(batches=10).seen
         told = bundle._archive.read_json("world.json")
-        again = json.loads(json.dumps(_encode_world(world)))
+        again = json.loads(json.dumps(_encode_fields(observed)))
         assert says(again, told), "a field of the world is lost, or another one"
         assert to_json(bundle.failures) == bundle._archive.read_json("failures.json")
-    assert world.checkpoint.last_committed == 6
+    assert observed.checkpoint.last_committed == 6
 
 
 def test_what_a_key_has_signed_is_still_signed() -> None:

@@ -73,7 +73,7 @@ def _folder(saved: Path) -> None:
     saved.parent.mkdir()
 
 
-def world(evidence: OpenQuery, **fields: Any) -> Observation:
+def observed(evidence: OpenQuery, **fields: Any) -> Observation:
     return replace(evidence.seen, now_ms=STARTED_MS, **fields)
 
 
@@ -106,9 +106,9 @@ def test_a_bundle_of_an_object_store_gives_the_same_report(checkpoint: Path, sav
         slow = SlowStorage(seconds=0)
         checkpoint_there = read_checkpoint(slow, evidence.location, batches=BATCHES)
         evidence = replace(evidence, storage=slow, seen=replace(evidence.seen, checkpoint=checkpoint_there))
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     again, read = read_again(saved)
-    assert report(again) == report(world(evidence))
+    assert report(again) == report(observed(evidence))
     assert read.storage.parallel == evidence.storage.parallel
     assert ("STATE_FILE_DAMAGED" in report(again)) == (not parallel)
 
@@ -122,7 +122,7 @@ def everything(evidence: OpenQuery) -> Observation:
     topic = TopicFacts("id", {0: PartitionFacts(0, 9, 9, 1)}, {"retention.ms": "7"}, 3)
     kafka = KafkaFacts("b:9092", 5, {"orders": topic}, {3: {"orders": {0: FoundRecord(1, 2)}}}, unknown=None)
     batch = RecordedBatch(batch_id=2, run_id="r", offsets=5)
-    return world(
+    return observed(
         evidence,
         asked=Asked("orders", ("--kafka", "b:9092"), ("--spark", "4.0"), ("loss",), ("--goal", "replan"), "a.toml"),
         sinks=(sink,),
@@ -168,7 +168,7 @@ def everything(evidence: OpenQuery) -> Observation:
     )
 
 
-def test_every_field_of_a_world_comes_back(checkpoint: Path, saved: Path) -> None:
+def test_every_field_of_an_observation_comes_back(checkpoint: Path, saved: Path) -> None:
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     about = everything(evidence)
     told = {field.name: getattr(about, field.name) for field in dataclasses.fields(Observation)}
@@ -208,7 +208,7 @@ def test_of_a_drivers_log_the_chain_and_the_class_of_its_failure_are_saved(check
         lines=(1, 9),
     )
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)), failures=[failure])
+    save_bundle(saved, replace(evidence, seen=observed(evidence)), failures=[failure])
     with open_bundle(saved) as bundle:
         (found,) = bundle.failures
     wordless = tuple(replace(each, message="", traceback=None) for each in failure.chain)
@@ -302,7 +302,7 @@ def test_mirror_and_records_come_along(checkpoint: Path, saved: Path) -> None:
     mirror(checkpoint)
     shutil.rmtree(checkpoint / "offsets")
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     with open_bundle(saved) as bundle:
         read = bundle.query(batches=BATCHES)
         facts = find_advice_facts(read)
@@ -318,7 +318,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
     from lastgood import __version__
 
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    made = save_bundle(saved, replace(evidence, seen=world(evidence)))
+    made = save_bundle(saved, replace(evidence, seen=observed(evidence)))
     with open_bundle(saved) as bundle:
         told = bundle.manifest
         assert bundle.location == evidence.location
@@ -334,7 +334,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
 def test_a_source_log_and_its_compaction_come_along(tmp_path: Path, saved: Path) -> None:
     CheckpointBuilder(tmp_path / "clicks", FileInput()).run(12)
     evidence = gather(resolve_target(str(tmp_path / "clicks")), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     _, read = read_again(saved)
     assert list(read.source_files("0")) == list(evidence.source_files("0"))
 
@@ -343,10 +343,10 @@ def test_a_lost_checkpoint_is_saved_as_lost(checkpoint: Path, saved: Path) -> No
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     again, _ = read_again(saved)
     assert again.checkpoint.presence is evidence.checkpoint.presence
-    assert report(again) == report(world(evidence))
+    assert report(again) == report(observed(evidence))
 
 
 def test_nothing_is_overwritten_and_nothing_lands_in_the_checkpoint(checkpoint: Path, saved: Path) -> None:
@@ -360,7 +360,7 @@ def test_nothing_is_overwritten_and_nothing_lands_in_the_checkpoint(checkpoint: 
     places.append(saved.parent / "alias/state.zip")
     for place in places:
         with pytest.raises(UsageError):
-            save_bundle(place, replace(evidence, seen=world(evidence)))
+            save_bundle(place, replace(evidence, seen=observed(evidence)))
     assert saved.read_text() == "mine"
     assert not (checkpoint / "b.zip").exists()
 
@@ -372,7 +372,7 @@ def test_saving_changes_nothing_in_the_checkpoint(checkpoint: Path, saved: Path)
 
     before = state()
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     assert state() == before
 
 
@@ -380,14 +380,14 @@ def test_a_storage_that_fails_leaves_no_half_bundle(checkpoint: Path, saved: Pat
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     silent = RefusingStorage(evidence.location / "commits")
     with pytest.raises(StorageError):
-        save_bundle(saved, replace(evidence, storage=silent, seen=world(evidence)))
+        save_bundle(saved, replace(evidence, storage=silent, seen=observed(evidence)))
     assert not saved.exists()
 
 
 def test_a_file_that_cannot_be_made_is_a_storage_error(checkpoint: Path, saved: Path) -> None:
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     with pytest.raises(StorageError) as caught:
-        save_bundle(saved.parent / ("b" * 300), replace(evidence, seen=world(evidence)))
+        save_bundle(saved.parent / ("b" * 300), replace(evidence, seen=observed(evidence)))
     assert caught.value.found == "File name too long"
 
 
@@ -441,7 +441,9 @@ def test_a_missing_part_is_a_clear_error(parts: dict[str, bytes], saved: Path, n
         open_bundle(forged(saved, parts))
 
 
-def test_a_world_of_another_version_has_defaults_for_what_it_does_not_say(parts: dict[str, bytes], saved: Path) -> None:
+def test_an_observation_of_another_version_has_defaults_for_what_it_does_not_say(
+    parts: dict[str, bytes], saved: Path
+) -> None:
     told = {**parts, "world.json": b'{"now_ms":7,"never_heard_of":1}'}
     with open_bundle(forged(saved, told)) as bundle:
         found = bundle.query(batches=2).seen
@@ -465,7 +467,7 @@ def test_a_file_too_large_for_a_log_is_listed_without_its_content(checkpoint: Pa
     with (checkpoint / "sources/0/9").open("wb") as stream:
         stream.truncate(size)
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, replace(evidence, seen=world(evidence)))
+    save_bundle(saved, replace(evidence, seen=observed(evidence)))
     with open_bundle(saved) as bundle:
         entry = bundle.storage.stat(evidence.location / "sources/0/9")
         assert entry is not None

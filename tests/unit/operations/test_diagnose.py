@@ -81,7 +81,7 @@ def test_log_tells_where_the_table_is_that_a_query_reads(table: Path, tmp_path: 
     table_id = str(DeltaTable(table).metadata().id)
     CheckpointBuilder(tmp_path / "checkpoint", Table(table_id)).run(2)
     found = report(tmp_path, table, table_id)
-    assert {source: facts.latest_version for source, facts in found.world.tables.items()} == {"0": 3}
+    assert {source: facts.latest_version for source, facts in found.observed.tables.items()} == {"0": 3}
     assert conditions(found) == []
 
 
@@ -102,7 +102,7 @@ def test_table_of_another_id_is_not_taken_for_one_of_several(table: Path, tmp_pa
     log = log_of(table, "another").replace("}}", "}, DeltaSource[file:/other]: {}}")
     (tmp_path / "driver.log").write_text(log)
     found = diagnose(resolve_target(str(tmp_path / "checkpoint")), DiagnoseOptions(log=str(tmp_path / "driver.log")))
-    assert found.world.tables == {}
+    assert found.observed.tables == {}
 
 
 def test_table_at_a_place_that_nobody_can_read_is_unknown(tmp_path: Path) -> None:

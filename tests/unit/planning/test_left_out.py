@@ -21,8 +21,8 @@ EXPIRED = broker((3, 40), (0, 40))
 
 
 def told(folder: Path, outcome: Outcome, batch: int, kafka: KafkaFacts | None, **others: object) -> object:
-    world = known(folder, kafka=kafka, **{"fail_on_data_loss": False, **others})
-    return describe_left_out(world, outcome, batch)
+    observed = known(folder, kafka=kafka, **{"fail_on_data_loss": False, **others})
+    return describe_left_out(observed, outcome, batch)
 
 
 def not_yet_planned(folder: Path) -> None:
@@ -71,9 +71,11 @@ def test_what_one_of_two_tables_of_a_function_has_is_still_read_for_the_other(tm
     query(tmp_path, 1, orphan=True)
     by_function = {"dedupe_key": DedupeKey.APP_ID, "location": "/lake/other"}
     has, lacks = replace(delta(1), dedupe_key=DedupeKey.APP_ID), replace(delta(0), **by_function)
-    world = replace(known(tmp_path, has, lacks, kafka=broker((8, 40), (8, 40))), fail_on_data_loss=False)
-    assert describe_left_out(world, Outcome.RERUNS, 1) == ("orders-0 5..8 expired", "orders-1 5..8 expired")
-    assert describe_left_out(replace(world, sinks=(has, replace(has, location="/lake/other"))), Outcome.RERUNS, 1) == ()
+    observed = replace(known(tmp_path, has, lacks, kafka=broker((8, 40), (8, 40))), fail_on_data_loss=False)
+    assert describe_left_out(observed, Outcome.RERUNS, 1) == ("orders-0 5..8 expired", "orders-1 5..8 expired")
+    assert (
+        describe_left_out(replace(observed, sinks=(has, replace(has, location="/lake/other"))), Outcome.RERUNS, 1) == ()
+    )
 
 
 def test_nobody_knows_where_kafka_was_not_asked_or_does_not_answer(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 
 def test_planner_sees_as_far_back_as_the_sinks_show(tmp_path: Path) -> None:
     query(tmp_path, 40)
-    world = known(tmp_path)
-    assert count_batches_wanted(world) == 4
-    assert count_batches_wanted(dataclasses.replace(world, sinks=(delta(9), delta(39)))) == 34
+    observed = known(tmp_path)
+    assert count_batches_wanted(observed) == 4
+    assert count_batches_wanted(dataclasses.replace(observed, sinks=(delta(9), delta(39)))) == 34
 
 
 def test_only_certainty_needs_no_other_way(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_what_is_refused_twice_for_the_same_reason_stands_once(tmp_path: Path) -
     assert [each.guarantee for each in found].count(None) == 1
 
 
-def test_same_world_gives_the_same_draft(tmp_path: Path) -> None:
+def test_same_observation_gives_the_same_draft(tmp_path: Path) -> None:
     query(tmp_path, 5)
     what = known(tmp_path, delta(2))
     assert draft(what, ResumeGoal(), SPARK_4_2) == draft(what, ResumeGoal(), SPARK_4_2)

@@ -265,11 +265,11 @@ def made(created_ms: int, last: int | None, first: int = 0, **others: object) ->
 )
 def test_table_lacks_what_was_written_before_it_was_made(tmp_path: Path, sink: SinkEvidence, word: Guarantee) -> None:
     query(tmp_path, 5)
-    world = known(tmp_path, sink, kafka=KEPT)
-    found = drafted(world, ResumeGoal())
+    observed = known(tmp_path, sink, kafka=KEPT)
+    found = drafted(observed, ResumeGoal())
     assert (found.guarantee, found.is_plain) == (word, True)
     assert ("it was made after them" in lines(found)) == (word is LOSSY)
-    told = [each.condition.name for each in judge(world).findings if "made after" in each.effect]
+    told = [each.condition.name for each in judge(observed).findings if "made after" in each.effect]
     assert told == (["SINK_BEHIND"] if word is LOSSY else [])
 
 

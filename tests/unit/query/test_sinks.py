@@ -68,8 +68,8 @@ def test_older_batch_under_a_mark_that_may_not_be_the_last_may_be_dropped(tmp_pa
     sink = delta(3, batches=(*before, older), skips_known=False)
     found = view(tmp_path, sink)
     assert list(found.would_drop) == [3]
-    world = Observation(read(tmp_path), location="/chk", sinks=(sink,))
-    (reading,) = make_sink_readings(world, predict(world, SPARK_4_2))
+    observed = Observation(read(tmp_path), location="/chk", sinks=(sink,))
+    (reading,) = make_sink_readings(observed, predict(observed, SPARK_4_2))
     assert reading.would_drop == found.would_drop
 
 

@@ -18,55 +18,55 @@ class World:
 
 
 def test_batch_that_is_not_committed_in_time_is_a_stall() -> None:
-    world = World()
-    world.stalls.note("chk", LogProgress(7, 6))
-    world.now = 59.9
-    assert world.stalls.find_stalled() is None
-    world.now = 60
-    stall = world.stalls.find_stalled()
+    observed = World()
+    observed.stalls.note("chk", LogProgress(7, 6))
+    observed.now = 59.9
+    assert observed.stalls.find_stalled() is None
+    observed.now = 60
+    stall = observed.stalls.find_stalled()
     assert stall is not None
     assert (stall.checkpoint, stall.cause.line) == ("chk", "batch 7 was not committed within 60 s")
-    assert world.asked == 0
+    assert observed.asked == 0
 
 
 def test_progress_begins_the_time_anew() -> None:
-    world = World()
-    world.stalls.note("chk", LogProgress(7, 6))
-    world.now = 50
-    world.stalls.note("chk", LogProgress(7, 7))
-    world.stalls.note("chk", LogProgress(8, 7))
-    world.now = 100
-    assert world.stalls.find_stalled() is None
+    observed = World()
+    observed.stalls.note("chk", LogProgress(7, 6))
+    observed.now = 50
+    observed.stalls.note("chk", LogProgress(7, 7))
+    observed.stalls.note("chk", LogProgress(8, 7))
+    observed.now = 100
+    assert observed.stalls.find_stalled() is None
 
 
 def test_query_without_anything_to_do_is_no_stall_and_seldom_asked_about() -> None:
-    world = World()
-    world.stalls.note("chk", LogProgress(7, 7))
-    for world.now in range(60, 180, 10):
-        assert world.stalls.find_stalled() is None
-    assert world.asked == 2
+    observed = World()
+    observed.stalls.note("chk", LogProgress(7, 7))
+    for observed.now in range(60, 180, 10):
+        assert observed.stalls.find_stalled() is None
+    assert observed.asked == 2
 
 
 def test_query_that_plans_nothing_though_its_sources_hold_more_is_a_stall() -> None:
-    world = World()
-    world.stalls.note("chk", LogProgress(7, 7))
-    world.now, world.is_ahead = 60, True
-    stall = world.stalls.find_stalled()
+    observed = World()
+    observed.stalls.note("chk", LogProgress(7, 7))
+    observed.now, observed.is_ahead = 60, True
+    stall = observed.stalls.find_stalled()
     assert stall is not None
     assert stall.cause.line == "no batch was planned for 60 s, and the sources hold more"
 
 
 def test_new_run_begins_the_time_anew() -> None:
-    world = World()
-    world.stalls.note("chk", LogProgress(7, 6))
-    world.now = 1000
-    world.stalls.begin()
-    world.stalls.note("chk", LogProgress(7, 6))
-    assert world.stalls.find_stalled() is None
+    observed = World()
+    observed.stalls.note("chk", LogProgress(7, 6))
+    observed.now = 1000
+    observed.stalls.begin()
+    observed.stalls.note("chk", LogProgress(7, 6))
+    assert observed.stalls.find_stalled() is None
 
 
 def test_nothing_is_a_stall_unless_the_policy_says_so() -> None:
-    world = World(None)
-    world.stalls.note("chk", LogProgress(7, 6))
-    world.now = 10_000
-    assert world.stalls.find_stalled() is None
+    observed = World(None)
+    observed.stalls.note("chk", LogProgress(7, 6))
+    observed.now = 10_000
+    assert observed.stalls.find_stalled() is None

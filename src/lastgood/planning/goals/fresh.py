@@ -44,16 +44,16 @@ _NO_LOG = "the assumption that the query reads nothing else and keeps no state: 
 _NOBODY = "(a query that is not there yet)"
 
 
-def draft_fresh(world: Observation, goal: FreshGoal, spark: SparkVersion) -> Draft:
+def draft_fresh(observed: Observation, goal: FreshGoal, spark: SparkVersion) -> Draft:
     """The draft for `fresh`.
 
     Raises:
         RepairRefusedError: nothing is known that a checkpoint could be seeded from, or it keeps state.
     """
-    work = Work.begin(world, spark)
+    work = Work.begin(observed, spark)
     if goal.offsets is None:
         return _draft_from_mirror(work)
-    if work.standing.world.is_stateful:
+    if work.standing.observed.is_stateful:
         raise refuse_stateful(work.standing)
     if goal.via is not None and _is_told_so(work.standing, goal.offsets):
         return resume_work(work)
@@ -69,28 +69,28 @@ def _draft_from_mirror(work: Work) -> Draft:
             "there is no mirror of this query",
             expected="a mirror, or what else tells how far the sinks have come: --at-sink, --offset-columns,"
             " --at-last-commit, --earliest",
-            next=work.standing.world.command("plan", "--goal", "fresh", "--earliest"),
+            next=work.standing.observed.command("plan", "--goal", "fresh", "--earliest"),
         )
     query_id = work.facts.mirrored_id
     repair = restore_from_mirror(work, work.facts.mirror)
     asked_as = work.standing.query_id
-    world = work.standing.world
+    observed = work.standing.observed
     if query_id is not None:
         if asked_as not in (None, query_id) and work.standing.planned > NONE:
             line = f"query {asked_as} has run here meanwhile: what it wrote is written once more"
             repair = replace(repair, word=Guarantee.AT_LEAST_ONCE, rests_on=(*repair.rests_on, line))
-        world = see_as(world, query_id, asked_as=asked_as)
-    return resume_work(replace(work, mirror=work.facts.mirror).with_repair(repair, world))
+        observed = see_as(observed, query_id, asked_as=asked_as)
+    return resume_work(replace(work, mirror=work.facts.mirror).with_repair(repair, observed))
 
 
 def _draft_from_offsets(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets]) -> Draft:
     standing = work.standing
     own_id = standing.query_id or work.facts.mirrored_id
     if own_id:
-        world = see_as(standing.world, own_id, asked_as=standing.query_id)
+        observed = see_as(standing.observed, own_id, asked_as=standing.query_id)
     else:
-        world = standing.world
-    standing = Standing.of(world, work.spark)
+        observed = standing.observed
+    standing = Standing.of(observed, work.spark)
     template = _find_template(work, standing)
     if template is None or not template.conf:
         return _draft_before_first(work, standing, goal, wanted)
@@ -110,7 +110,7 @@ def _draft_from_offsets(work: Work, goal: FreshGoal, wanted: Mapping[str, Offset
     else:
         beyond = ()
     return finish_draft(
-        work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), world)
+        work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), observed)
     )
 
 
@@ -127,14 +127,14 @@ def _draft_before_first(work: Work, standing: Standing, goal: FreshGoal, wanted:
             "no plan tells the settings that Spark pinned for this query",
             expected="a plan of it in the checkpoint, the mirror or a backup; or a query with one Kafka source",
             effect="a plan without them would make Spark go by its oldest defaults",
-            next=standing.world.command("backup list"),
+            next=standing.observed.command("backup list"),
         )
     query_id = asked_as if asked_as is not None and not _is_known(standing) else goal.new_query_id
     if query_id is None:
         raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
-    world = see_as(standing.world, query_id, asked_as=asked_as)
-    standing = Standing.of(world, work.spark)
-    require_room_at_zero(standing, otherwise=standing.world.command("backup list"))
+    observed = see_as(standing.observed, query_id, asked_as=asked_as)
+    standing = Standing.of(observed, work.spark)
+    require_room_at_zero(standing, otherwise=standing.observed.command("backup list"))
     require_log(standing)
     base: dict[str, SourceOffset] = {_ONLY_SOURCE: KafkaOffset(wanted[_ONLY_SOURCE])}
     starts = place_sources(standing, base, wanted)
@@ -146,7 +146,7 @@ def _draft_before_first(work: Work, standing: Standing, goal: FreshGoal, wanted:
     ]
     repair = _price_repair(standing, goal, {}, starts, tuple(edits))
     assumed = (_NO_LOG, *_list_no_batch_above(standing, NONE))
-    return finish_draft(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+    return finish_draft(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), observed))
 
 
 def _list_no_batch_above(standing: Standing, number: int) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _find_template(work: Work, standing: Standing) -> OffsetEntry | None:
 
 def _is_told_so(standing: Standing, wanted: Mapping[str, Offsets]) -> bool:
     """Whether the checkpoint is left behind already, and the application told to begin just there."""
-    left = standing.world.left
+    left = standing.observed.left
     if left is None or not left.says or standing.planned > NONE or left.starts.keys() != wanted.keys():
         return False
     for source_id, topics in wanted.items():
@@ -200,10 +200,10 @@ def _draft_via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Off
     standing = work.standing
     own_id = standing.query_id or work.facts.mirrored_id
     if own_id:
-        world = see_as(standing.world, own_id, asked_as=standing.query_id)
+        observed = see_as(standing.observed, own_id, asked_as=standing.query_id)
     else:
-        world = standing.world
-    standing = Standing.of(world, work.spark)
+        observed = standing.observed
+    standing = Standing.of(observed, work.spark)
     template = _find_template(work, standing)
     if len(wanted) != 1 or (template is not None and len(template.sources) != 1):
         raise refuse(
@@ -211,10 +211,10 @@ def _draft_via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Off
             "one option startingOffsets cannot tell several sources where to start",
             found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
             expected="a query with one Kafka source",
-            next=standing.world.in_checkpoint(),
+            next=standing.observed.in_checkpoint(),
         )
     require_numbers_do_not_count(
-        Standing.of(see_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number
+        Standing.of(see_as(observed, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number
     )
     source_id, topics = next(iter(wanted.items()))
     base = {source_id: KafkaOffset(topics)} if template is None else _make_base(standing, template, wanted)
@@ -225,7 +225,7 @@ def _draft_via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Off
     assumed = [f"the assumption that the application takes its startingOffsets from {via.location}"]
     if template is None:
         assumed += [_NO_LOG]
-    drafted = finish_draft(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+    drafted = finish_draft(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), observed))
     return replace(drafted, start=StartEdit(via, offsets, f"it starts at {goal.chosen}"), is_plain=False)
 
 
@@ -394,7 +394,7 @@ def _reach_by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tupl
 
 def _list_same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
     """What it rests on where nobody knows which topic of a name the query has read."""
-    known = find_recorded_ids(standing.world)
+    known = find_recorded_ids(standing.observed)
     read = {topic for each in starts.starts.values() for topic in get_topics(each)}
     unknown = sorted(read - known.keys() - {*anew})
     if unknown:
@@ -417,9 +417,9 @@ def _limit_prices(repair: Repair) -> tuple[SourcePrice, ...]:
     return tuple(replace(price, bound=True) for price in repair.prices)
 
 
-def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
+def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
     is_it = isinstance(asked, FreshGoal) and asked.offsets is None
-    if world.repair.mirror and not is_it:
+    if observed.repair.mirror and not is_it:
         yield FreshGoal(), ()
 
 

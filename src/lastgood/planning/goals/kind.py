@@ -38,13 +38,13 @@ class Begins(enum.Enum):
     """From offsets, a sink or a mirror, be there a checkpoint or not."""
 
 
-def _offer_never(world: Observation, asked: Goal) -> Iterator[Offer]:
-    del world, asked
+def _offer_never(observed: Observation, asked: Goal) -> Iterator[Offer]:
+    del observed, asked
     yield from ()
 
 
-def _offer_nothing_instead(world: Observation) -> Iterator[Offer]:
-    del world
+def _offer_nothing_instead(observed: Observation) -> Iterator[Offer]:
+    del observed
     yield from ()
 
 

@@ -30,13 +30,13 @@ from lastgood.sources.files.facts import (
 )
 
 
-def draft_replan(world: Observation, spark: SparkVersion) -> Draft:
+def draft_replan(observed: Observation, spark: SparkVersion) -> Draft:
     """The draft for `replan`.
 
     Raises:
         RepairRefusedError: a sink has the batch already, or there is no way of which anything can be promised.
     """
-    work = Work.begin(world, spark)
+    work = Work.begin(observed, spark)
     require_sources(work)
     require_sinks(work.standing)
     if not work.standing.has_orphan:
@@ -77,7 +77,7 @@ def _require_committed(standing: Standing) -> None:
             f"a sink shows nothing after batch {behind[0]}, and batch {standing.committed} is committed",
             found="; ".join(standing.marks()),
             expected=f"all sinks at batch {standing.committed}",
-            next=standing.world.command("plan", "--goal", "resume"),
+            next=standing.observed.command("plan", "--goal", "resume"),
         )
 
 
@@ -87,7 +87,7 @@ def _find_newest_in_sinks(standing: Standing) -> int | None:
     State that such a batch made is there or not; so with state the sinks give back what is not committed.
     """
     shown = standing.common
-    if shown is None or not standing.committed < shown < standing.planned or standing.world.is_stateful:
+    if shown is None or not standing.committed < shown < standing.planned or standing.observed.is_stateful:
         return None
     if not all(each.sink.would_skip(shown) for each in standing.sinks):
         return None
@@ -137,7 +137,7 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
     else:
         dropped = []
     kept = [file for n, each in log.entries.items() if n <= newest for file in _list_files(each)]
-    states = {each.file.path: each.state for each in standing.world.files.get(log.name, ())}
+    states = {each.file.path: each.state for each in standing.observed.files.get(log.name, ())}
     lost = [file.path for file in dropped if states.get(file.path) is FileState.MISSING]
     lost += [file.path for file in list_never_found_again(dropped, kept)]
     if log_id in log.listing.compact or lost or not isinstance(entry, FileLogEntry):
@@ -153,7 +153,7 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
             found=f"{lost[0]} would not be found again" if lost else found,
             expected="an entry of its own, whose files are there and young enough",
             effect="files would never be read",
-            next=standing.world.command("plan", "--goal", "resume"),
+            next=standing.observed.command("plan", "--goal", "resume"),
         )
 
 
@@ -163,15 +163,15 @@ def _list_files(entry: object) -> list[SourceFile]:
     return list(entry)
 
 
-def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
-    is_open = world.checkpoint.orphan is not None
+def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
+    is_open = observed.checkpoint.orphan is not None
     if asked.name != ReplanGoal.name and is_open:
         yield ReplanGoal(), ()
 
 
-def _draft(world: Observation, goal: ReplanGoal, spark: SparkVersion) -> Draft:
+def _draft(observed: Observation, goal: ReplanGoal, spark: SparkVersion) -> Draft:
     del goal
-    return draft_replan(world, spark)
+    return draft_replan(observed, spark)
 
 
 REPLAN: Final = GoalKind(name=ReplanGoal.name, begins=Begins.BY_ITSELF, make=ReplanGoal, draft=_draft, offer=_offer)

@@ -28,14 +28,14 @@ from lastgood.query.sink_batches import find_origins
 from lastgood.query.sinks import NONE
 
 
-def draft_reposition(world: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
+def draft_reposition(observed: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
     """The draft for `reposition`.
 
     Raises:
         RepairRefusedError: the query keeps state, the offsets are not there, or nobody can tell what it would cost.
     """
-    work = Work.begin(world, spark)
-    if work.standing.world.is_stateful:
+    work = Work.begin(observed, spark)
+    if work.standing.observed.is_stateful:
         raise refuse_stateful(work.standing)
     require_sinks(work.standing)
     work = repair_work(work, LOGS)
@@ -56,7 +56,7 @@ def refuse_stateful(standing: Standing) -> Exception:
         "the query keeps state, which holds what was read up to where it stands",
         expected="a query without state",
         effect="started elsewhere it would count some rows twice, or drop open windows",
-        next=standing.world.command("plan", "--goal", "resume"),
+        next=standing.observed.command("plan", "--goal", "resume"),
     )
 
 
@@ -71,7 +71,7 @@ def price_edits(
     recreated = standing.recreated
     is_settled = not standing.has_orphan or (standing.sinks_known and standing.furthest <= standing.committed)
     meanwhile = {
-        topic: find_where_to_read(standing.world, standing.restart, topic, by_time=is_settled) for topic in recreated
+        topic: find_where_to_read(standing.observed, standing.restart, topic, by_time=is_settled) for topic in recreated
     }
     bounded = reduce_to_now(_limit_reached(standing, reached), meanwhile)
     prices = price_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
@@ -103,7 +103,7 @@ def finish_draft(work: Work) -> Draft:
             f"Spark {work.spark} would not run from there: {restart.because}",
             subject=restart.stop.subject if restart.stop else None,
             found=restart.error,
-            next=work.standing.world.command("diagnose"),
+            next=work.standing.observed.command("diagnose"),
         )
     require_next(work.standing)
     require_no_gap(work.standing)
@@ -131,7 +131,7 @@ def _limit_reached(standing: Standing, reached: Reached) -> Reached:
             found="; ".join(standing.marks()),
             expected="a mirror that holds its plan, or a broker that tells how much there is",
             effect="nobody could say how much would be written twice",
-            next=standing.world.again("--kafka", "SERVERS"),
+            next=standing.observed.again("--kafka", "SERVERS"),
         )
     most: dict[str, SourceOffset] = {}
     for source_id, offset in reached.least.items():
@@ -185,7 +185,7 @@ class _Where:
                 standing,
                 "where the query stands cannot be told",
                 found=f"no plan of batch {unread[0]} that can be read",
-                next=standing.world.command("backup list"),
+                next=standing.observed.command("backup list"),
             )
         first = find_beginnings(standing)
         # Else a sink has what an older plan read, which no log tells.
@@ -264,7 +264,7 @@ def _make_edits(standing: Standing, where: _Where, starts: Placed, why: str) -> 
             standing,
             "no batch is committed that a start could be written after",
             expected="a commit to go by",
-            next=standing.world.command("plan", "--goal", "fresh"),
+            next=standing.observed.command("plan", "--goal", "fresh"),
         )
     content = replace_lines(template, starts.starts).to_bytes()
     gone = "it is planned from other offsets"
@@ -296,8 +296,8 @@ def _make_edits_before_first(standing: Standing, starts: Placed, why: str) -> tu
     return tuple(edits)
 
 
-def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
-    checkpoint = world.checkpoint
+def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
+    checkpoint = observed.checkpoint
     newest = checkpoint.newest_offsets
     has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in find_ends(newest).values())
     # Of any other source nobody could choose them.
@@ -306,9 +306,9 @@ def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
         yield RepositionGoal({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
 
 
-def _offer_earliest(world: Observation) -> Iterator[Offer]:
+def _offer_earliest(observed: Observation) -> Iterator[Offer]:
     """Every partition that Kafka has of the topics that are read, from its beginning."""
-    facts, newest = world.kafka, world.checkpoint.newest_offsets
+    facts, newest = observed.kafka, observed.checkpoint.newest_offsets
     offsets = {}
     for source_id, offset in find_ends(newest).items():
         topics = facts.topics if facts else {}

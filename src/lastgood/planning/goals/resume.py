@@ -87,20 +87,20 @@ _SINKS: Final[tuple[_FindRepair, ...]] = (
 _ROUNDS_MAX = 64
 
 
-def draft_resume(world: Observation, spark: SparkVersion) -> Draft:
+def draft_resume(observed: Observation, spark: SparkVersion) -> Draft:
     """The draft for `resume`.
 
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
-    standing = Standing.of(world, spark)
+    standing = Standing.of(observed, spark)
     mode = standing.checkpoint.mode
     if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
         ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
-        sources = list_unasked_sources(standing.world)
+        sources = list_unasked_sources(standing.observed)
         word = choose_weakest((Guarantee.AT_LEAST_ONCE, judge_unasked(sources, is_same=True)))
         return Draft((), word, (ground, *(each.ground for each in sources)), is_plain=True)
-    return resume_work(Work.begin(world, spark))
+    return resume_work(Work.begin(observed, spark))
 
 
 def resume_work(work: Work) -> Draft:
@@ -174,7 +174,7 @@ def repair_work(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
             return work
         work = work.with_repair(repair)
     raise refuse(
-        work.standing, "there is no end to what is to be put right", next=work.standing.world.command("diagnose")
+        work.standing, "there is no end to what is to be put right", next=work.standing.observed.command("diagnose")
     )
 
 
@@ -193,7 +193,7 @@ def require_sources(work: Work) -> None:
             subject=", ".join(standing.recreated),
             found="another topic id than the query read",
             effect="what was unread of the old one is lost, and the new one would be read from the middle",
-            next=standing.world.command("plan", "--goal", goal, "--earliest"),
+            next=standing.observed.command("plan", "--goal", goal, "--earliest"),
         )
 
 
@@ -212,7 +212,7 @@ def require_sinks(standing: Standing) -> None:
                 found=f"entries that cannot be read: {', '.join(map(str, reading.sink.unreadable[:5]))}",
                 expected="every entry that a reader needs",
                 effect="readers fail, or do not see all rows",
-                next=standing.world.command("status"),
+                next=standing.observed.command("status"),
             )
         is_log_gone = reading.sink.traits.keeps_log and reading.sink.skips_known and reading.shown == NONE
         if is_log_gone and reading.done > NONE:
@@ -223,7 +223,7 @@ def require_sinks(standing: Standing) -> None:
                 found=reading.sink.because,
                 expected=f"{SINK_LOG} as the query wrote it",
                 effect="readers do not see these rows, and a log that begins in the middle cannot be compacted",
-                next=standing.world.command("status"),
+                next=standing.observed.command("status"),
             )
         batches = reading.batches_done(0, standing.committed)
         if not reading.sink.traits.is_there and reading.may_have_rows(batches):
@@ -234,7 +234,7 @@ def require_sinks(standing: Standing) -> None:
                 found=reading.sink.because,
                 expected="the table or folder that the query writes",
                 effect="what was written is gone, or this is not the sink of the query",
-                next=standing.world.command("status"),
+                next=standing.observed.command("status"),
             )
 
 
@@ -261,7 +261,7 @@ def require_next(standing: Standing) -> None:
         found=f"{stop.error}: {stop.because}",
         expected="the state and the records that it is to go on with",
         effect="a start would leave one more plan that cannot run",
-        next=standing.world.command("diagnose"),
+        next=standing.observed.command("diagnose"),
     )
 
 
@@ -281,7 +281,7 @@ def require_continuity(standing: Standing) -> None:
             found=f"source {lost[0]} has no position any more, or went back" if lost else "no sources",
             expected="a position of every source that had one",
             effect="what was read would be read again",
-            next=standing.world.command("backup list"),
+            next=standing.observed.command("backup list"),
         )
 
 
@@ -302,7 +302,7 @@ def require_files(standing: Standing) -> None:
                 subject=f"{log.folder}/{log.entry_name(empty[0])}",
                 expected="the files that it was written for",
                 effect="these would be found and read again",
-                next=standing.world.command("backup list"),
+                next=standing.observed.command("backup list"),
             )
 
 
@@ -328,7 +328,7 @@ def predict_outlook(standing: Standing) -> Outlook:
             subject=subject,
             found=restart.error,
             effect=effect,
-            next=standing.world.command(_find_where_else(standing)),
+            next=standing.observed.command(_find_where_else(standing)),
         )
     require_next(standing)
     if restart.outcome is Outcome.STARTS:
@@ -368,9 +368,9 @@ def _predict_first_start(standing: Standing) -> Outlook:
             found=f"batches up to {max(holding[0].shown, holding[0].skips)}",
             expected="the checkpoint that wrote them",
             effect="a new start would be dropped by the sink up to there, or write everything again",
-            next=standing.world.command("plan", "--goal", "fresh"),
+            next=standing.observed.command("plan", "--goal", "fresh"),
         )
-    known = find_known_elsewhere(standing.world)
+    known = find_known_elsewhere(standing.observed)
     if known is not None and not known.is_mirror:  # what the mirror has is put back before
         raise refuse(
             standing,
@@ -379,10 +379,10 @@ def _predict_first_start(standing: Standing) -> Outlook:
             found=f"batches {known.first} to {known.last}",
             expected="the checkpoint, or a backup of it; another folder for a query that begins anew",
             effect="a start from batch 0 leaves records out, or writes them twice",
-            next=find_way_back(standing.world, known),
+            next=find_way_back(standing.observed, known),
         )
-    if standing.world.left is not None:
-        return predict_start_as_told(standing, standing.world.left)
+    if standing.observed.left is not None:
+        return predict_start_as_told(standing, standing.observed.left)
     others = [each.sink.location for each in standing.sinks if each.sink.others]
     if standing.sinks_known and not others:
         return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
@@ -390,14 +390,15 @@ def _predict_first_start(standing: Standing) -> Outlook:
         doubt = f"{others[0]} holds batches of another query"
     else:
         doubt = "not every sink tells whether it is empty"
-    lines = (f"no batch was ever planned; {doubt}", *_list_silent_ledger(standing.world))
+    lines = (f"no batch was ever planned; {doubt}", *_list_silent_ledger(standing.observed))
     return Outlook(Guarantee.AT_LEAST_ONCE, lines)
 
 
-def _list_silent_ledger(world: Observation) -> Iterator[str]:
+def _list_silent_ledger(observed: Observation) -> Iterator[str]:
     """That the ledger which would know of a lost checkpoint does not answer."""
-    if world.memory is not None and world.memory.unknown is not None:
-        yield f"the assumption that the query has not run here before: {world.memory.place}: {world.memory.unknown}"
+    memory = observed.memory
+    if memory is not None and memory.unknown is not None:
+        yield f"the assumption that the query has not run here before: {memory.place}: {memory.unknown}"
 
 
 def _predict_from_earliest(standing: Standing, found: Outlook) -> Outlook:
@@ -405,7 +406,7 @@ def _predict_from_earliest(standing: Standing, found: Outlook) -> Outlook:
     starts = {stand.source_id: stand.start for stand in list_stands(standing.checkpoint) if stand.start is not None}
     planned = {stand.source_id: stand.end for stand in list_stands(standing.checkpoint) if stand.end is not None}
     reached = Reached(starts, {**starts, **planned}, {**starts, **planned})
-    recovery = standing.world.rewritten.get(standing.committed)
+    recovery = standing.observed.rewritten.get(standing.committed)
     unresolved = list(find_unresolved_ends(starts, reached, standing.kafka, recovery))
     if not unresolved:
         return found
@@ -423,7 +424,7 @@ def _require_agreement(standing: Standing) -> None:
             f"a sink shows batch {apart[0]}, and the logs stand at batch {standing.committed}",
             found="; ".join(standing.marks()),
             expected=f"batch {standing.committed}" + (f" or {standing.planned}" if standing.has_orphan else ""),
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
 
 
@@ -450,7 +451,12 @@ def _predict_rerun(standing: Standing) -> Outlook:
         held = [f"{each.sink.location}: {each.held[batch_id].because}" for each in standing.planned_anew]
         lines = (f"offsets/{batch_id}, which reads nothing", *held)
         return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_older_plan(standing, start))
-    if start and start == find_ends(plan) and _is_reading_nothing(standing, start) and not standing.world.is_stateful:
+    if (
+        start
+        and start == find_ends(plan)
+        and _is_reading_nothing(standing, start)
+        and not standing.observed.is_stateful
+    ):
         return _predict_as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_batch(standing.checkpoint, start, find_ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
@@ -507,15 +513,15 @@ def _rank_shown(batch: int | None) -> int:
     return NONE if batch is None else batch
 
 
-def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
-    del world
+def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
+    del observed
     if asked.name != ResumeGoal.name:
         yield ResumeGoal(), ()
 
 
-def _draft(world: Observation, goal: ResumeGoal, spark: SparkVersion) -> Draft:
+def _draft(observed: Observation, goal: ResumeGoal, spark: SparkVersion) -> Draft:
     del goal
-    return draft_resume(world, spark)
+    return draft_resume(observed, spark)
 
 
 RESUME: Final = GoalKind(name=ResumeGoal.name, begins=Begins.BY_ITSELF, make=ResumeGoal, draft=_draft, offer=_offer)

@@ -48,7 +48,7 @@ def repair_newest_plan(work: Work) -> Repair | None:
             found=str(entry) if entry is not None else "a name that Spark does not open",
             expected="a mirror or a backup that holds it",
             effect="where the query stands is written nowhere else",
-            next=standing.world.command("backup list"),
+            next=standing.observed.command("backup list"),
         )
     return retire_orphan(standing, listed, why, others)
 
@@ -104,7 +104,7 @@ def repair_newest_commit(work: Work) -> Repair | None:
         f"the commit of batch {listed} cannot be read",
         subject=path,
         expected="a mirror that holds it, or its plan",
-        next=standing.world.command("backup list"),
+        next=standing.observed.command("backup list"),
     )
 
 
@@ -129,7 +129,7 @@ def repair_commits_ahead(work: Work) -> Repair | None:
             found=f"{COMMITS}/{newest}, and no plan above {planned}",
             expected="a mirror or a backup that holds the plans",
             effect="a start would send an old batch through the sink again, and then fail",
-            next=standing.world.command("backup list"),
+            next=standing.observed.command("backup list"),
         )
     why = f"batch {newest} is committed, and its plan is gone"
     edits = tuple(Edit(f"{OFFSETS}/{n}", work.mirror[f"{OFFSETS}/{n}"], why) for n in held)
@@ -177,7 +177,7 @@ def repair_plan_before(work: Work) -> Repair | None:
         found=damage,
         expected="a mirror or a backup that holds it",
         effect=f"where batch {newest} begins is written nowhere else{lacks}",
-        next=standing.world.command("backup list"),
+        next=standing.observed.command("backup list"),
     )
 
 

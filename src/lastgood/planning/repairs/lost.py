@@ -62,9 +62,9 @@ def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     newest = find_newest_mirrored(mirror)
     if newest is None:
         raise refuse(work.standing, "the mirror holds no plan that can be read", next=_make_backups_command(work))
-    world = work.standing.world
-    state = world.checkpoint.state
-    if (state is None or not state.operators) and (world.is_stateful or newest.batch_watermark_ms > 0):
+    observed = work.standing.observed
+    state = observed.checkpoint.state
+    if (state is None or not state.operators) and (observed.is_stateful or newest.batch_watermark_ms > 0):
         raise refuse(
             work.standing,
             "the state of the query is gone, and no mirror holds state",
@@ -75,9 +75,9 @@ def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     query_id = work.facts.mirrored_id
     edits = (*_set_beyond_aside(work, mirror), *_list_wanted(mirror, query_id))
     if query_id:
-        before = see_as(world, query_id, asked_as=work.standing.query_id)
+        before = see_as(observed, query_id, asked_as=work.standing.query_id)
     else:
-        before = world
+        before = observed
     rests_on = f"{name_copy(f'offsets/{max(list_mirrored(mirror, OFFSETS))}')}, its newest plan"
     repair = Repair(edits, rests_on=(rests_on,), keeps_state=True)
     if work.with_repair(repair, before).standing.sinks_known:
@@ -187,4 +187,4 @@ def _is_id(name: str) -> bool:
 
 
 def _make_backups_command(work: Work) -> str:
-    return work.standing.world.command("backup list")
+    return work.standing.observed.command("backup list")

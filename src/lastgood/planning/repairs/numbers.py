@@ -33,7 +33,7 @@ def use_number_up(work: Work) -> Repair | None:
     if not taken or is_reading_nothing(standing.checkpoint, standing.planned):
         return None
     batch_id, why = standing.planned, _explain_taken(taken[0], standing.planned)
-    if standing.world.is_stateful:
+    if standing.observed.is_stateful:
         back = take_older_plan_back(standing, why)
         if back is None:
             raise refuse(
@@ -43,7 +43,7 @@ def use_number_up(work: Work) -> Repair | None:
                 found=taken[0].held[batch_id].because,
                 expected="a sink that can be taken back, and a Kafka that serves all that came after (--kafka)",
                 effect="what the batch reads would be dropped without a word, or counted twice in the state",
-                next=standing.world.command("diagnose"),
+                next=standing.observed.command("diagnose"),
             )
         return back
     # Other plans that are not committed go the same way: Spark takes them for done, whatever they were to read.

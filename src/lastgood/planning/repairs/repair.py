@@ -80,13 +80,13 @@ class Work:
     """What the mirror holds of this very query."""
 
     @classmethod
-    def begin(cls, world: Observation, spark: SparkVersion) -> Work:
+    def begin(cls, observed: Observation, spark: SparkVersion) -> Work:
         """Nothing is changed yet.
 
         Raises:
             RepairRefusedError: the query writes its logs in a way that is not repaired.
         """
-        standing, facts = Standing.of(world, spark), world.repair
+        standing, facts = Standing.of(observed, spark), observed.repair
         require_micro_batch(standing)
         is_own = facts.mirrored_id is not None and standing.query_id in (None, facts.mirrored_id)
         return cls(standing, standing, mirror=facts.mirror if is_own else {})
@@ -99,26 +99,26 @@ class Work:
     @property
     def facts(self) -> RepairFacts:
         """What is known of its files."""
-        return self.began.world.repair
+        return self.began.observed.repair
 
-    def with_repair(self, repair: Repair, world: Observation | None = None) -> Work:
+    def with_repair(self, repair: Repair, observed: Observation | None = None) -> Work:
         """The same after one more repair.
 
         Args:
             repair: What is put right.
-            world: What is known around the checkpoint, if the repair sheds another light on it.
+            observed: What is known around the checkpoint, if the repair sheds another light on it.
 
         Raises:
             RepairRefusedError: the query keeps state, which the repair would not fit.
         """
-        before = world or self.standing.world
+        before = observed or self.standing.observed
         if before.is_stateful and not (repair.keeps_state or repair.drops):
             raise refuse(
                 self.standing,
                 "the query keeps state, which would not fit logs that are changed by hand",
                 found=f"{repair.edits[0].path}: {repair.edits[0].why}" if repair.edits else None,
                 expected="a plan that is dropped, or files that the mirror holds",
-                next=self.standing.world.command("backup list"),
+                next=self.standing.observed.command("backup list"),
             )
         sinks = tuple(take_back_evidence(sink, repair.sinks) for sink in before.sinks)
         edits = add_checksum_edits(repair.edits, self.facts.checksums)
@@ -155,7 +155,7 @@ class Work:
         edits, moves = self.edits, self._moves()
         touched = {edit.path for edit in edits}
         is_plain = self._is_plain() and not moves
-        sources = list_unasked_sources(self.standing.world, find_beginnings_by_mirror(self.facts.mirror))
+        sources = list_unasked_sources(self.standing.observed, find_beginnings_by_mirror(self.facts.mirror))
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
         words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
@@ -184,13 +184,13 @@ class Work:
         """The guarantee, and why it is a weaker one where `diagnose` would report a loss or a repetition then."""
         if word is Guarantee.LOSSY:
             return word, ()
-        world, restart = self.standing.world, self.standing.restart
+        observed, restart = self.standing.observed, self.standing.restart
         if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
-            world = see_as(world, "", asked_as=self.began.query_id)
+            observed = see_as(observed, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
         if moves:  # every file of a version that has yet to be made is set aside
             priced = (*priced, STALE_STATE_SNAPSHOT, STATE_LEFT_OVER)
-        against = [each for each in find_against_exactly_once(world, restart) if each.condition not in priced]
+        against = [each for each in find_against_exactly_once(observed, restart) if each.condition not in priced]
         again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):
             return word, ()
@@ -203,7 +203,7 @@ class Work:
         began = self.began
         if self._is_plain():
             return  # told by what is found
-        for each in list_suspicions(began.world, began.restart):
+        for each in list_suspicions(began.observed, began.restart):
             if each.is_strong and each.costs:
                 yield f"what was unread of {each.topic} may be gone: {each.answer.because}"
 
@@ -211,7 +211,7 @@ class Work:
         """Of a plan that is dropped: what it left out, if an application that plans so again would not be stopped."""
         began, number = self.began, self.began.planned
         is_dropped = began.has_orphan and f"{OFFSETS}/{number}" in {edit.path for edit in self.edits}
-        if not is_dropped or began.world.fail_on_data_loss:
+        if not is_dropped or began.observed.fail_on_data_loss:
             return ()
         before, plan = began.plan(number - 1), began.plan(number)
         if before is None or plan is None:
@@ -243,7 +243,7 @@ class Work:
         return isinstance(entry, QueryMetadata | OffsetEntry | CommitEntry) and entry.raw == edit.after
 
     def _moves(self) -> tuple[MoveStep, ...]:
-        if not (self.standing.world.is_stateful and any(repair.drops for repair in self.repairs)):
+        if not (self.standing.observed.is_stateful and any(repair.drops for repair in self.repairs)):
             return ()
         state = self.began.checkpoint.state
         if state is not None and state.operators and not self.facts.state_files:
@@ -262,7 +262,7 @@ class Work:
         )
 
     def _may_be_skipped(self, batch_id: int) -> bool:
-        return may_be_skipped(self.standing.world.sinks, batch_id)
+        return may_be_skipped(self.standing.observed.sinks, batch_id)
 
     def _read(self) -> list[str]:
         """The files that were there and that the answer goes by."""
@@ -286,7 +286,7 @@ def refuse(
     next: str | None = None,  # noqa: A002 - as in `LastgoodError`
 ) -> RepairRefusedError:
     """The error that says why; it is about the checkpoint if nothing else is said."""
-    where = subject or standing.world.location
+    where = subject or standing.observed.location
     return RepairRefusedError(sentence, subject=where, found=found, expected=expected, effect=effect, next=next)
 
 
@@ -302,7 +302,7 @@ def require_micro_batch(standing: Standing) -> None:
             "only logs that hold every micro-batch are repaired",
             found=f"a query in the mode {standing.checkpoint.mode.value}",
             expected="micro-batches",
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
 
 
@@ -332,11 +332,11 @@ def name_copy(path: str) -> str:
     return f"{MIRROR}'s copy of {path}"
 
 
-def _see_as_restored(world: Observation) -> Observation:
-    query_id = getattr(world.checkpoint.query, "query_id", None)
+def _see_as_restored(observed: Observation) -> Observation:
+    query_id = getattr(observed.checkpoint.query, "query_id", None)
     if query_id is None:
-        return world
-    return see_as(world, query_id)
+        return observed
+    return see_as(observed, query_id)
 
 
 def _parse_state_version(path: str) -> int | None:

@@ -51,7 +51,7 @@ def lift_logs(work: Work) -> Repair | None:
             found=_explain_not_lifted(missing, is_common=is_common),
             expected=f"a mirror that holds {OFFSETS}/{newest + 1} to {OFFSETS}/{shown}",
             effect=f"batches up to {shown} would be planned anew and dropped by the sink: some rows lost, others twice",
-            next=standing.world.command("backup list"),
+            next=standing.observed.command("backup list"),
         )
     why = f"the sinks show batch {shown}"
     numbers = range(newest + 1, shown + 1)
@@ -120,7 +120,7 @@ def _refuse_cut(standing: Standing, floor: int, found: str, expected: str) -> Ex
         found=found,
         expected=expected,
         effect="the rows between are not in the sink, and the query would not read them again",
-        next=standing.world.command("diagnose"),
+        next=standing.observed.command("diagnose"),
     )
 
 
@@ -143,7 +143,7 @@ def close_several_open(work: Work) -> Repair | None:
             f"batches {standing.committed + 1} to {newest} are planned and not committed, and the sinks differ",
             found=", ".join(standing.marks()),
             expected="all sinks at the same batch",
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
     why = f"the sinks show nothing after batch {floor}, and Spark would take batch {newest - 1} for done"
     edits = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in standing.checkpoint.offsets.ids if n > floor + 1)
@@ -169,7 +169,7 @@ def repair_orphan(work: Work) -> Repair | None:
     stop = standing.restart.stop
     if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
         return None
-    is_state = standing.world.is_stateful and stop.subject.startswith(("state", COMMITS, OFFSETS))
+    is_state = standing.observed.is_stateful and stop.subject.startswith(("state", COMMITS, OFFSETS))
     if stop.stage not in (StartStage.PLANNED, StartStage.TASK) or is_state:
         return None
     why = f"it cannot run again: {stop.subject}: {stop.because}"
@@ -182,10 +182,10 @@ def repair_orphan(work: Work) -> Repair | None:
 
 def _require_replay(standing: Standing) -> None:
     """See that the batch can be run for the sinks that lack it, though others would drop it unread."""
-    lacking = tuple(sink for sink in standing.world.sinks if sink.would_skip(standing.planned) is not True)
-    if not lacking or len(lacking) == len(standing.world.sinks):
+    lacking = tuple(sink for sink in standing.observed.sinks if sink.would_skip(standing.planned) is not True)
+    if not lacking or len(lacking) == len(standing.observed.sinks):
         return
-    restart = predict(replace(standing.world, sinks=lacking), standing.spark)
+    restart = predict(replace(standing.observed, sinks=lacking), standing.spark)
     if restart.stop is not None:
         raise refuse(
             standing,
@@ -193,7 +193,7 @@ def _require_replay(standing: Standing) -> None:
             subject=restart.stop.subject,
             found=restart.error,
             effect="it would be in some sinks only",
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
 
 
@@ -210,7 +210,7 @@ def _commit_orphan(work: Work, why: str) -> Repair:
             else f"sources of the kinds {', '.join(standing.kinds.values())}",
             expected="an older commit, and no source but Kafka, which alone is not asked for the batch again",
             effect=why,
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
     content = template.with_watermark(plan.batch_watermark_ms).to_bytes()
     return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
@@ -251,7 +251,7 @@ def retire_orphan(
             found="; ".join(standing.marks()),
             expected=f"all sinks at batch {after}",
             effect=f"{why}; what is planned anew under its number would be dropped or come twice",
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
     plans = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in numbers)
     drop = Repair((*others, *plans), drops=True)
@@ -264,7 +264,7 @@ def retire_orphan(
     if standing.would_take(first):
         line = f"no sink drops a batch {first}; whether it is there already is not known of all"
         return _add_price(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
-    if begin is not None and not standing.world.is_stateful:
+    if begin is not None and not standing.observed.is_stateful:
         empty = f"{why}; what comes under its number would be dropped by a sink that has it"
         edits = (*others, *(Edit(f"{OFFSETS}/{n}", begin.to_bytes(), empty) for n in numbers))
         lines = (f"{OFFSETS}/{after}: everything from there on is read, under new numbers", *_list_never_run(numbers))
@@ -303,10 +303,10 @@ def _use_numbers_up(
     So it matters no longer whether that driver is alive: its rows are refused, and its commit is there already.
     """
     begin, commit = standing.plan(after), standing.commit(after)
-    if begin is None or commit is None or standing.world.is_stateful or not is_only_to_delta(standing):
+    if begin is None or commit is None or standing.observed.is_stateful or not is_only_to_delta(standing):
         return None
     used = f"{why}; its number is used up"
-    sink = standing.world.sinks[0]
+    sink = standing.observed.sinks[0]
     plans = (Edit(f"{OFFSETS}/{n}", begin.to_bytes(), used) for n in numbers)
     commits = (Edit(f"{COMMITS}/{n}", commit.to_bytes(), used) for n in numbers)
     return Repair(
@@ -328,7 +328,7 @@ def find_begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ..
             f"batches {numbers[0]} to {numbers[-1]} are planned and not committed",
             expected="a commit before them",
             effect=f"Spark would take batch {numbers[-2]} for done",
-            next=standing.world.command("diagnose"),
+            next=standing.observed.command("diagnose"),
         )
     for number in numbers:
         plan = standing.plan(number)
@@ -361,7 +361,7 @@ def _refuse_start_unknown(standing: Standing, found: str) -> Exception:
         f"batch {standing.planned} cannot be planned anew from where it begins",
         found=found,
         expected=f"a plan before it, and sources that can be read again: {READABLE_AGAIN}",
-        next=standing.world.command("backup list"),
+        next=standing.observed.command("backup list"),
     )
 
 

@@ -51,7 +51,7 @@ def lower_mark(work: Work) -> Repair | None:
             found=f"it shows batch {found.sink.last_batch}, and drops every batch up to {found.skips}",
             expected="a mark at the batch that it shows",
             effect="what is planned under these numbers would be lost without a word",
-            next=standing.world.command("status"),
+            next=standing.observed.command("status"),
         )
     return _make_going_back([found], shown, "its rows were taken back, and its mark was not")
 
@@ -89,7 +89,7 @@ def run_again(work: Work) -> Repair | None:
     stop = restart.next_stop or (restart.stop if restart.stop and is_about_skipping(restart.stop) else None)
     if stop is None or not standing.has_orphan or restart.batch != batch_id or batch_id not in standing.shown:
         return None
-    if not standing.world.is_stateful:
+    if not standing.observed.is_stateful:
         return None
     why = f"batch {batch_id} is to run again and make its state: {stop.subject}: {stop.because}"
     repair = replace(take_sinks_back(standing, batch_id - 1, why), drops=True)
@@ -128,7 +128,7 @@ def take_sinks_back(standing: Standing, batch_id: int, why: str) -> Repair:
                 found=reading.sink.back_because or f"a sink of the kind {reading.sink.kind}",
                 expected="a Delta table or a file sink that still holds these batches as they were written",
                 effect=f"{why}; what is planned anew under these numbers would be dropped or come twice",
-                next=standing.world.command("diagnose"),
+                next=standing.observed.command("diagnose"),
             )
     return _make_going_back(ahead, batch_id, why)
 
@@ -150,7 +150,7 @@ def _require_read_again(standing: Standing, batch_id: int, why: str) -> None:
                 found=found,
                 expected=expected,
                 effect=f"{why}; rows that the sink shows would be lost",
-                next=standing.world.command("plan", "--goal", "resume"),
+                next=standing.observed.command("plan", "--goal", "resume"),
             )
 
 
@@ -224,7 +224,7 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
         return f"source {source_id} of the kind {start.kind}", READABLE_AGAIN
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
         facts, wanted = standing.kafka, find_planned_ranges(start.topics, end.topics)
-        if facts is None and not standing.world.fail_on_data_loss:
+        if facts is None and not standing.observed.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
         compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
         if compacted:
@@ -238,7 +238,7 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
     if isinstance(start, FileOffset | VoidOffset) and isinstance(end, FileOffset):
         first = start.log_offset if isinstance(start, FileOffset) else BEFORE_FIRST_FILE.log_offset
         files = list_files_between(standing.checkpoint, source_id, first, end.log_offset)
-        states = {each.file.path: each.state for each in standing.world.files.get(source_id, ())}
+        states = {each.file.path: each.state for each in standing.observed.files.get(source_id, ())}
         doubtful = [path for path in files if states.get(path) is not FileState.PRESENT]
         if doubtful or len(files) < end.log_offset - first:
             if doubtful:

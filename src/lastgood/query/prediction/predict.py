@@ -54,18 +54,18 @@ _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
 
 
-def predict(world: Observation, spark: SparkVersion) -> Restart:
+def predict(observed: Observation, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
-    restart = _predict(world, spark)
-    others = find_other_endings(world, restart, partial(_predict, spark=spark))
+    restart = _predict(observed, spark)
+    others = find_other_endings(observed, restart, partial(_predict, spark=spark))
     return replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *others))))
 
 
-def _predict(world: Observation, spark: SparkVersion) -> Restart:
-    restart = _Start(world, spark).run()
-    if not _may_be_asynchronous(world):
+def _predict(observed: Observation, spark: SparkVersion) -> Restart:
+    restart = _Start(observed, spark).run()
+    if not _may_be_asynchronous(observed):
         return restart
-    asynchronous = replace(world, checkpoint=replace(world.checkpoint, mode=Mode.ASYNC_PROGRESS))
+    asynchronous = replace(observed, checkpoint=replace(observed.checkpoint, mode=Mode.ASYNC_PROGRESS))
     other = _Start(asynchronous, spark).run()
     if (other.outcome, other.batch, other.error) == (restart.outcome, restart.batch, restart.error):
         return restart
@@ -80,13 +80,13 @@ def _predict(world: Observation, spark: SparkVersion) -> Restart:
     return replace(restart, unknowns=(*restart.unknowns, unknown), if_asynchronous=other)
 
 
-def _may_be_asynchronous(world: Observation) -> bool:
+def _may_be_asynchronous(observed: Observation) -> bool:
     """Whether a plan that Spark misses may never have been written: a few holes do not tell why they are there."""
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     offsets, planned = checkpoint.offsets.ids, checkpoint.offsets.listing.newest_listed
     if checkpoint.mode is not Mode.MICRO_BATCH or not planned or planned - 1 in offsets:
         return False
-    if world.is_stateful or world.sinks:  # neither state nor any sink that we can ask goes with it
+    if observed.is_stateful or observed.sinks:  # neither state nor any sink that we can ask goes with it
         return False
     return bool(BatchIds.of((*offsets, *checkpoint.commits.ids)).gaps)
 
@@ -94,22 +94,22 @@ def _may_be_asynchronous(world: Observation) -> bool:
 class _Start:
     """One start; each step raises what stops Spark there."""
 
-    def __init__(self, world: Observation, spark: SparkVersion) -> None:
-        self._world = world
-        self._checkpoint = world.checkpoint
+    def __init__(self, observed: Observation, spark: SparkVersion) -> None:
+        self._observed = observed
+        self._checkpoint = observed.checkpoint
         self._spark = spark
-        self._logs = LogReading(world.checkpoint, spark)
+        self._logs = LogReading(observed.checkpoint, spark)
         self._planned = self._logs.planned
         self._committed = self._logs.committed
         self._batch: int | None = None
         self._is_new = False
         self._unknowns: list[str] = []
-        self._shared = world.checkpoint.shared_logs
+        self._shared = observed.checkpoint.shared_logs
         self._next_stop: Stop | None = None
 
     def run(self) -> Restart:
         try:
-            for table in self._world.tables.values():
+            for table in self._observed.tables.values():
                 delta_source.open_table(table)
             self._query_metadata()
             if self._checkpoint.mode is Mode.CONTINUOUS:
@@ -119,7 +119,7 @@ class _Start:
             restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
-        self._unknowns += [each.unknown for each in list_unasked_sources(self._world) if each.unknown is not None]
+        self._unknowns += [each.unknown for each in list_unasked_sources(self._observed) if each.unknown is not None]
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _micro_batch(self) -> Restart:
@@ -157,7 +157,7 @@ class _Start:
         if has_logs and self._spark >= SPARK_4_2:
             error = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
             raise StoppedError(Stop(StartStage.START, error, "metadata", "it is not there, though there are batches"))
-        if self._world.is_local and ".metadata.crc" in self._checkpoint.foreign:
+        if self._observed.is_local and ".metadata.crc" in self._checkpoint.foreign:
             raise StoppedError(_make_left_over(".metadata.crc"))
 
     # The three ways on.
@@ -242,12 +242,12 @@ class _Start:
 
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
-            table = self._world.tables.get(source_id)
+            table = self._observed.tables.get(source_id)
             if isinstance(end, DeltaOffset) and table is None:
                 self._unknowns.append(f"source {source_id}: what the Delta table still serves was not asked (--log)")
             if isinstance(end, DeltaOffset) and table is not None:
                 start = before if isinstance(before, DeltaOffset) else None
-                fails = self._world.fail_on_data_loss
+                fails = self._observed.fail_on_data_loss
                 begin = start or replace(end, table_version=0)
                 unread = begin if batch_id == self._batch else end
                 told = (
@@ -283,7 +283,7 @@ class _Start:
         self._batch = batch
 
     def _plan_topics(self, start: KafkaOffset) -> None:
-        kafka, is_pattern = self._world.kafka, self._world.is_pattern
+        kafka, is_pattern = self._observed.kafka, self._observed.is_pattern
         if not is_without_topics(start.topics, kafka, is_pattern=is_pattern):
             gaps = find_planning_gaps(start.topics, kafka, is_pattern=is_pattern)
             self._raise_gaps(choose_stop(self._counted(gaps), self._spark, is_planned=False))
@@ -294,8 +294,8 @@ class _Start:
                 self._note_kafka(source_id)
                 start = before if isinstance(before, KafkaOffset) else self._initial(source_id)
                 if isinstance(start, KafkaOffset):
-                    is_pattern = self._world.is_pattern
-                    gaps = find_replay_gaps(start.topics, end.topics, self._world.kafka, is_pattern=is_pattern)
+                    is_pattern = self._observed.is_pattern
+                    gaps = find_replay_gaps(start.topics, end.topics, self._observed.kafka, is_pattern=is_pattern)
                     is_asked = bool(select_only_in(end.topics, start.topics))  # where what is new begins, of all topics
                     self._raise_gaps(choose_stop(self._counted(gaps), self._spark, is_planned=not is_asked))
 
@@ -304,7 +304,7 @@ class _Start:
         for log in self._checkpoint.sources:
             entry = log.entries.get(0)
             if isinstance(entry, Damage) and not self._logs.is_file_source(log):
-                asked = None if self._world.kafka is None else KafkaOffset.kind  # where no plan is left to tell it
+                asked = None if self._observed.kafka is None else KafkaOffset.kind  # where no plan is left to tell it
                 kind = self._logs.kind(log.name) or asked
                 error = quote_initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
                 path = f"{log.folder}/{log.entry_name(0)}"
@@ -321,7 +321,7 @@ class _Start:
 
     def _counted(self, gaps: list[KafkaGap]) -> list[KafkaGap]:
         """The gaps that end the query, those that are no loss of data also without `failOnDataLoss`."""
-        if self._world.fail_on_data_loss:
+        if self._observed.fail_on_data_loss:
             return gaps
         return [gap for gap in gaps if gap.gap in (Gap.TOPIC_GONE, Gap.NEGATIVE)]
 
@@ -330,11 +330,11 @@ class _Start:
             raise StoppedError(stop)
 
     def _is_skipped(self) -> bool:
-        return self._batch is not None and is_skipped(self._world.sinks, self._batch)
+        return self._batch is not None and is_skipped(self._observed.sinks, self._batch)
 
     def _note_kafka(self, source_id: str) -> None:
         """Note down what a broker was not asked, or did not say."""
-        facts = self._world.kafka
+        facts = self._observed.kafka
         if facts is None:
             asked = (
                 "what Kafka still serves was not asked, nor whether its topics are those that were read, nor whether"
@@ -370,8 +370,8 @@ class _Start:
 
     def _load_state(self, version: int, committed: int | None) -> None:
         if self._has_state():
-            self._unknowns += load_state(self._checkpoint, version, committed, self._spark, self._world.unsound)
-        elif self._world.is_stateful:
+            self._unknowns += load_state(self._checkpoint, version, committed, self._spark, self._observed.unsound)
+        elif self._observed.is_stateful:
             stop_without_folder(self._spark)
 
     def _has_state(self) -> bool:
@@ -379,7 +379,7 @@ class _Start:
 
     def _leave_state(self, batch: int) -> None:
         """A batch that is not run makes no state: the one after it loads what was made the first time."""
-        if not self._world.is_stateful or not may_be_skipped(self._world.sinks, batch):
+        if not self._observed.is_stateful or not may_be_skipped(self._observed.sinks, batch):
             return
         stop = find_nothing_to_name(self._checkpoint, self._committed, batch, self._spark)
         if stop is not None and self._is_skipped():
@@ -443,9 +443,9 @@ class _Start:
 
     def _write_sinks(self, batch: int) -> None:
         """Write what a sink notes down of a batch."""
-        for sink in self._world.sinks:
+        for sink in self._observed.sinks:
             if sink.traits.keeps_log and sink.would_skip(batch) is False:
-                write_batch(sink, batch, self._spark, is_local=self._world.is_local)
+                write_batch(sink, batch, self._spark, is_local=self._observed.is_local)
 
     def _commit(self, batch: int) -> None:
         """Write the commit."""
@@ -464,7 +464,7 @@ class _Start:
             error = f"{CONCURRENT_LOG} {name.removesuffix(COMPACT_SUFFIX)}"
             taken = StartStage.START if stage is StartStage.PLANNED else stage
             raise StoppedError(Stop(taken, error, f"{folder}/{name}", "a folder stands where the entry belongs"))
-        if self._world.is_local and f".{name}.crc" in listing.stale_checksums:
+        if self._observed.is_local and f".{name}.crc" in listing.stale_checksums:
             raise StoppedError(replace(_make_left_over(f"{folder}/.{name}.crc"), stage=stage))
 
     # The answer.

@@ -13,9 +13,9 @@ _READS_OFFSETS = {1: SPARK_3_5, 2: SPARK_4_2}
 _READS_COMMITS = {1: SPARK_3_5, 2: SPARK_4_0, 3: SPARK_4_2}
 
 
-def find_log_versions(world: Observation) -> Mapping[str, int | None]:
+def find_log_versions(observed: Observation) -> Mapping[str, int | None]:
     """The version of each log, by its newest entry that can be read."""
-    checkpoint = world.checkpoint
+    checkpoint = observed.checkpoint
     found: dict[str, int | None] = {}
     for name, entries in (("offsets", checkpoint.offsets.entries), ("commits", checkpoint.commits.entries)):
         newest = (entries[batch_id] for batch_id in sorted(entries, reverse=True))
@@ -23,9 +23,9 @@ def find_log_versions(world: Observation) -> Mapping[str, int | None]:
     return found
 
 
-def find_newest_reading(world: Observation) -> SparkVersion:
+def find_newest_reading(observed: Observation) -> SparkVersion:
     """The newest Spark that can read the logs."""
-    versions = find_log_versions(world)
+    versions = find_log_versions(observed)
     needed = (_READS_OFFSETS.get(versions["offsets"] or 1), _READS_COMMITS.get(versions["commits"] or 1))
     readers = [spark for spark in SPARK_VERSIONS if all(one is not None and spark >= one for one in needed)]
     return readers[-1] if readers else SPARK_VERSIONS[-1]

@@ -20,29 +20,29 @@ _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azur
 _NOTHING: Mapping[str, SourceOffset] = {}
 
 
-def list_unasked_sources(world: Observation, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
+def list_unasked_sources(observed: Observation, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
     """Every source that could not be asked, and for which Spark does not stop by itself, in the order of the plan.
 
     Args:
-        world: What was found and asked.
+        observed: What was found and asked.
         begun_before: Where sources began, as somebody noted down of a checkpoint that has lost it.
     """
-    return list(_list_unasked(world, begun_before))
+    return list(_list_unasked(observed, begun_before))
 
 
-def list_taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]) -> list[str]:
+def list_taken_for_kafka(observed: Observation, begun_before: Mapping[str, SourceOffset]) -> list[str]:
     """What a promise rests on where a source is Kafka by all that it wrote down, and nobody was asked; one line each.
 
     Azure's connector for Event Hubs, and some others, write offsets and beginning as Kafka's does.
     """
-    if world.kafka is not None:
+    if observed.kafka is not None:
         return []
     taken = [
         source_id
-        for source_id, offset, initial in _list_reached(world, begun_before)
+        for source_id, offset, initial in _list_reached(observed, begun_before)
         if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
     ]
-    if _is_recorded_as_kafka(world) is None:
+    if _is_recorded_as_kafka(observed) is None:
         return [
             f"the assumption that source {source_id} is Kafka, and its topics those that were read: it looks so, and so"
             " does Azure Event Hubs, and no --kafka is named"
@@ -51,19 +51,19 @@ def list_taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOf
     return [
         f"the assumption that the topics of source {source_id} are those that were read: no --kafka is named"
         for source_id in taken
-        if _is_recorded_as_kafka(world)
+        if _is_recorded_as_kafka(observed)
     ]
 
 
-def list_taken_for_tables(world: Observation) -> list[str]:
+def list_taken_for_tables(observed: Observation) -> list[str]:
     """What a promise rests on where a query reads a Delta table, and nobody has looked at that; one line each.
 
     A table has its id from its log: an older copy that was put back has it as well, and once it is written on, other
     rows have numbers that were read.
     """
     taken = []
-    for source_id, offset, _ in _list_reached(world, _NOTHING):
-        if not isinstance(offset, DeltaOffset) or source_id in world.tables:
+    for source_id, offset, _ in _list_reached(observed, _NOTHING):
+        if not isinstance(offset, DeltaOffset) or source_id in observed.tables:
             continue
         line = (
             f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
@@ -72,24 +72,24 @@ def list_taken_for_tables(world: Observation) -> list[str]:
     return taken
 
 
-def _is_recorded_as_kafka(world: Observation) -> bool | None:
+def _is_recorded_as_kafka(observed: Observation) -> bool | None:
     """Whether a recorder has seen that every source that looks like Kafka is Kafka; None: nobody has."""
-    recorded, newest = world.advice.kafka_sources, world.checkpoint.newest_offsets
+    recorded, newest = observed.advice.kafka_sources, observed.checkpoint.newest_offsets
     if recorded is None or newest is None:
         return None
     return recorded >= sum(isinstance(line.offset, KafkaOffset) for line in newest.sources)
 
 
-def _describe_like_kafka(world: Observation) -> str:
-    return _NOT_KAFKA if _is_recorded_as_kafka(world) is False else _LIKE_KAFKA
+def _describe_like_kafka(observed: Observation) -> str:
+    return _NOT_KAFKA if _is_recorded_as_kafka(observed) is False else _LIKE_KAFKA
 
 
 def _list_reached(
-    world: Observation, begun_before: Mapping[str, SourceOffset]
+    observed: Observation, begun_before: Mapping[str, SourceOffset]
 ) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
     """Each source in the order of the plan: how far it was read, and where it began, if it wrote that down."""
-    newest = world.checkpoint.newest_offsets
-    written = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
+    newest = observed.checkpoint.newest_offsets
+    written = {log.name: log.initial.offset for log in observed.checkpoint.sources if log.initial is not None}
     begun = {**begun_before, **written}
     if newest:
         reached = {line.source_id: line.offset for line in newest.sources}
@@ -99,33 +99,33 @@ def _list_reached(
         yield source_id, offset, begun.get(source_id)
 
 
-def _list_unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
-    for source_id, offset, initial in _list_reached(world, begun_before):
-        if not _is_asked(world, source_id, offset, initial):
+def _list_unasked(observed: Observation, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
+    for source_id, offset, initial in _list_reached(observed, begun_before):
+        if not _is_asked(observed, source_id, offset, initial):
             is_gone = is_counting_rows(offset, initial)
             if isinstance(offset, KafkaOffset):
-                name = _describe_like_kafka(world)
+                name = _describe_like_kafka(observed)
             else:
                 name = describe_source(offset, initial)
-            yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
+            yield Unasked(source_id, name, is_gone, is_vouched_for=observed.source_replays and not is_gone)
 
 
-def _is_asked(world: Observation, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
+def _is_asked(observed: Observation, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
     kind = recognise_source(offset)
     if kind.makes_its_rows or kind.keeps_log:
         return True
     match offset:
         case DeltaOffset():
-            return world.fail_on_data_loss or source_id in world.tables
+            return observed.fail_on_data_loss or source_id in observed.tables
         case KafkaOffset():  # other connectors write the same shape, and Kafka's own always its beginning as well
-            if _is_recorded_as_kafka(world) is False:  # of several nobody knows which it is
-                return _has_topics(world, offset)
-            return isinstance(initial, KafkaOffset) or _has_topics(world, offset)
+            if _is_recorded_as_kafka(observed) is False:  # of several nobody knows which it is
+                return _has_topics(observed, offset)
+            return isinstance(initial, KafkaOffset) or _has_topics(observed, offset)
     return False
 
 
-def _has_topics(world: Observation, offset: KafkaOffset) -> bool:
+def _has_topics(observed: Observation, offset: KafkaOffset) -> bool:
     """Whether a broker has every topic that is read."""
-    topics = world.kafka.topics if world.kafka is not None else {}
+    topics = observed.kafka.topics if observed.kafka is not None else {}
     return all(topic in topics and topics[topic].exists for topic in offset.topics)

@@ -19,26 +19,26 @@ _BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
 
 
 def find_other_endings(
-    world: Observation, restart: Restart, predict: Callable[[Observation], Restart]
+    observed: Observation, restart: Restart, predict: Callable[[Observation], Restart]
 ) -> Iterator[str]:
     """What could not be known and changes the answer; one line each, none where every reading ends alike.
 
     Args:
-        world: What is known.
+        observed: What is known.
         restart: What Spark will do as far as that tells: topics that nobody says are gone exist, and others are
             subscribed by their names where nobody knows.
-        predict: What Spark would do in another world.
+        predict: What Spark would do where something else is so.
     """
-    if world.kafka is None or world.kafka.unknown is not None:
+    if observed.kafka is None or observed.kafka.unknown is not None:
         return
-    named = _list_named(world)
-    unnamed = [topic for topic in named if world.kafka.topics and topic not in world.kafka.topics]
-    if any(world.kafka.exists(topic) is False for topic in named):
-        yield from _predict_by_pattern(world, restart, predict, f"{_BY_PATTERN}; if so")
+    named = _list_named(observed)
+    unnamed = [topic for topic in named if observed.kafka.topics and topic not in observed.kafka.topics]
+    if any(observed.kafka.exists(topic) is False for topic in named):
+        yield from _predict_by_pattern(observed, restart, predict, f"{_BY_PATTERN}; if so")
     if not unnamed:
         return
     gone = dict.fromkeys(unnamed, TopicFacts(exists=False))
-    without = replace(world, kafka=replace(world.kafka, topics={**world.kafka.topics, **gone}))
+    without = replace(observed, kafka=replace(observed.kafka, topics={**observed.kafka.topics, **gone}))
     ending = predict(without)
     names = ", ".join(unnamed)
     if _identify_end(ending) != _identify_end(restart):
@@ -47,18 +47,18 @@ def find_other_endings(
 
 
 def _predict_by_pattern(
-    world: Observation, restart: Restart, predict: Callable[[Observation], Restart], asked: str
+    observed: Observation, restart: Restart, predict: Callable[[Observation], Restart], asked: str
 ) -> Iterator[str]:
-    if world.is_pattern or world.is_by_name:
+    if observed.is_pattern or observed.is_by_name:
         return
-    other = predict(replace(world, is_pattern=True))
+    other = predict(replace(observed, is_pattern=True))
     if _identify_end(other) != _identify_end(restart):
         yield f"{asked} {_describe_end(other)}"
 
 
-def _list_named(world: Observation) -> list[str]:
+def _list_named(observed: Observation) -> list[str]:
     """The topics of which the next batch needs to know."""
-    offsets = (offset for stand in list_stands(world.checkpoint) for offset in (stand.start, stand.end))
+    offsets = (offset for stand in list_stands(observed.checkpoint) for offset in (stand.start, stand.end))
     return list(dict.fromkeys(topic for offset in offsets for topic in get_topics(offset)))
 
 

@@ -99,7 +99,7 @@ def test_whether_data_files_that_are_to_be_read_are_there_no_log_tells(
 def test_that_a_table_is_as_it_was_read_is_assumed_where_nobody_has_looked(tmp_path: Path) -> None:
     """An older copy of it has the same id; written on, it has other rows under the versions that were read."""
     CheckpointBuilder(tmp_path, Lines([offset(4).to_text()])).run(1)
-    world = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
-    (told,) = list_taken_for_tables(world)
+    observed = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
+    (told,) = list_taken_for_tables(observed)
     assert told.startswith("the assumption that the table of source 0 is as it was read")
-    assert list_taken_for_tables(replace(world, tables={"0": WHOLE})) == []
+    assert list_taken_for_tables(replace(observed, tables={"0": WHOLE})) == []
