@@ -84,7 +84,7 @@ class Asked:
             query = (*options, "--checkpoint", self.target)
         return format_command_line(*verb.split(), *query, *self._said(verb, options))
 
-    def taking_back(self, recovery: str, start_file: str | None, *options: object) -> str:
+    def make_undo_command(self, recovery: str, start_file: str | None, *options: object) -> str:
         """The command that takes a recovery back.
 
         Args:
@@ -93,13 +93,13 @@ class Asked:
             options: Further words.
 
         Example:
-            >>> Asked("chk").taking_back("20261121-160058-7f3a", "app/start.json")
+            >>> Asked("chk").make_undo_command("20261121-160058-7f3a", "app/start.json")
             'lastgood undo 20261121-160058-7f3a --start-file app/start.json --checkpoint chk'
         """
         named = () if start_file is None else ("--start-file", start_file)
         return self.command("undo", recovery, *named, *options)
 
-    def finishing(self, plan: object, *options: object) -> str:
+    def make_apply_command(self, plan: object, *options: object) -> str:
         """The command that finishes a recovery that was begun.
 
         Args:
@@ -107,21 +107,22 @@ class Asked:
             options: Further words.
 
         Example:
-            >>> Asked("chk", ("--sink", "t", "--topic", "a")).finishing("chk.lastgood/recoveries/7f3a/plan.json")
+            >>> told = ("--sink", "t", "--topic", "a")
+            >>> Asked("chk", told).make_apply_command("chk.lastgood/recoveries/7f3a/plan.json")
             'lastgood apply chk.lastgood/recoveries/7f3a/plan.json --sink t'
         """
         return format_command_line("apply", plan, *options, *self._said("apply", options))
 
-    def supervising(self, checkpoint: str) -> str:
+    def make_run_command(self, checkpoint: str) -> str:
         """The command that starts the application of this query, and keeps others away from its checkpoint.
 
         Args:
             checkpoint: Its location; said where the query has no name in the `lastgood.toml` here.
 
         Example:
-            >>> Asked(evidence=("--sink", "t", "--topic", "a")).supervising("chk")
+            >>> Asked(evidence=("--sink", "t", "--topic", "a")).make_run_command("chk")
             'lastgood run --checkpoint chk --sink t -- COMMAND'
-            >>> Asked("orders.clicks").supervising("chk")
+            >>> Asked("orders.clicks").make_run_command("chk")
             'lastgood run orders'
         """
         if self.target:
@@ -136,16 +137,16 @@ class Asked:
                 words += option
         return format_command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
 
-    def again(self, *options: object) -> str:
+    def make_plan_command(self, *options: object) -> str:
         """The command that plans the same, with more said."""
         return self.command("plan", *self.wanted, *options)
 
-    def in_checkpoint(self) -> str:
+    def make_checkpoint_command(self) -> str:
         """The command that plans a start at the same place by a new checkpoint, not by the application's configuration.
 
         Example:
             >>> fresh = ("--goal", "fresh", "--via", "app-config", "--start-file", "f", "--stable-lag", "3")
-            >>> Asked("chk", wanted=fresh).in_checkpoint()
+            >>> Asked("chk", wanted=fresh).make_checkpoint_command()
             'lastgood plan chk --goal fresh --stable-lag 3'
         """
         kept: list[str] = []

@@ -33,7 +33,7 @@ say(ready=True)
 sys.stdin.readline()
 try:
     lease = take_lease(
-        open_writable(work), work, recovery, holder=Holder.this_process(),
+        open_writable(work), work, recovery, holder=Holder.make_own(),
         clock=time.monotonic, wait=time.sleep, now_ms=lambda: time.time_ns() // 1_000_000, pace=LeasePace(**pace),
     )
 except LastgoodError as error:

@@ -120,7 +120,7 @@ def test_a_plan_of_an_older_lastgood_still_names_its_goal(checkpoint: Path) -> N
     plan = parse_plan(Path("plan.json").read_bytes(), "plan.json")
     assert isinstance(plan.options, dict)
     assert plan.options.pop(ASKED) == ["--goal", "replan"]
-    assert plan.again() == f"lastgood plan {checkpoint} --goal replan"
+    assert plan.make_plan_command() == f"lastgood plan {checkpoint} --goal replan"
 
 
 def test_where_a_driver_check_knows_nobody_has_to_say_it(checkpoint: Path, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_folder_with_a_link_in_it_is_not_listed_as_if_it_had_none(root: Locati
 
 
 def test_who_tells_of_links_gets_the_rest(root: Location, tmp_path: Path) -> None:
-    storage = writer(root).leaving_links_out()
+    storage = writer(root).leave_links_out()
     assert sorted(storage.names(root) or ()) == ["own", "sub/"]
     assert [entry.name for entry in storage.walk(root) or ()] == ["own"]
     assert storage.read(root / "file", limit=9) is None

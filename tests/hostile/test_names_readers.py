@@ -226,7 +226,7 @@ def test_records_are_not_read_through_a_link_that_takes_their_place(lake: Locati
     (Path(folder.path) / name).symlink_to(tmp_path / "victim/secret")
     with pytest.raises(LinkNotFollowedError):
         read_tail(storage, folder / name)
-    assert read_tail(storage.leaving_links_out(), folder / name) == b""
+    assert read_tail(storage.leave_links_out(), folder / name) == b""
 
     class Listed(LocalStorage):
         def scan(self, folder: Location, *, facts: bool = True) -> Any:

@@ -202,7 +202,7 @@ def planned(repair: Repair, folder: Path) -> Plan:
 def carry_out(plan: Plan, folder: Path) -> None:
     """Apply it, whatever it costs."""
     file = folder / "plan.json"
-    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    file.write_bytes(plan.accept(plan.needs).to_bytes())
     apply_plan(str(file), driver_is_dead=True)
     file.unlink()
 

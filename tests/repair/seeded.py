@@ -144,7 +144,7 @@ class Application:
     def carry_out(self, plan: Plan) -> None:
         """Apply a plan, whatever it costs."""
         file = self.folder / "plan.json"
-        file.write_bytes(plan.accepting(plan.needs).to_bytes())
+        file.write_bytes(plan.accept(plan.needs).to_bytes())
         apply_plan(str(file), driver_is_dead=True)
 
 

@@ -170,7 +170,7 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     for path in checkpoint.glob("*metadata*"):
         path.unlink()  # so there is something to repair
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(spark="4.2.0"))
-    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    file.write_bytes(plan.accept(plan.needs).to_bytes())
     before = logs(checkpoint)
     with pytest.raises(DriverNotProvenDeadError):
         apply_plan(str(file), config=Config(config))
@@ -180,7 +180,7 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     cluster.driver().send_signal(signal.SIGKILL)
     await_(lambda: not cluster.state()["activedrivers"])
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(spark="4.2.0"))
-    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    file.write_bytes(plan.accept(plan.needs).to_bytes())
     apply_plan(str(file), config=Config(config))
     cluster.deploy(folder)
     await_((checkpoint / f"commits/{2 * BATCHES - 1}").exists)

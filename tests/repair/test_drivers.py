@@ -109,7 +109,7 @@ class Application:
         options = PlanOptions(goal, evidence=EvidenceOptions(sinks=sinks), spark=VERSION)
         plan = make_plan(resolve_target(str(self.checkpoint), Config(self.config)), options)
         file = self.folder / "plan.json"
-        file.write_bytes(plan.accepting(plan.needs).to_bytes())
+        file.write_bytes(plan.accept(plan.needs).to_bytes())
         return file
 
     def logs(self) -> dict[str, bytes]:

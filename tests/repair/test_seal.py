@@ -140,7 +140,7 @@ def test_repair_of_a_query_that_may_be_running_is_refused_and_it_goes_on(query: 
     query.begin_and_hold(BATCHES)
     checkpoint, file = query.folder / "checkpoint", tmp_path / "plan.json"
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(goal="replan", spark=query.spark.version))
-    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    file.write_bytes(plan.accept(plan.needs).to_bytes())
     before = files(checkpoint)
     with pytest.raises(DriverNotProvenDeadError):
         apply_plan(str(file))

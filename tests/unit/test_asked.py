@@ -57,8 +57,8 @@ def test_named_is_what_apply_and_undo_take_of_the_evidence(verb: str) -> None:
 
 
 def test_a_repair_is_ended_with_what_was_named() -> None:
-    assert QUERY.taking_back("7f3a", None, asked.DEAD).endswith("--sink delta:/lake/t")
-    assert QUERY.finishing("plan.json", "--kafka", "c:9092") == (
+    assert QUERY.make_undo_command("7f3a", None, asked.DEAD).endswith("--sink delta:/lake/t")
+    assert QUERY.make_apply_command("plan.json", "--kafka", "c:9092") == (
         "lastgood apply plan.json --kafka c:9092 --sink delta:/lake/t"
     )
 
@@ -81,7 +81,7 @@ def test_a_price_that_is_named_is_the_whole_price() -> None:
 
 
 def test_the_same_again_keeps_goal_and_place() -> None:
-    assert "--goal reposition --earliest --kafka c:9092" in QUERY.again("--kafka", "c:9092")
+    assert "--goal reposition --earliest --kafka c:9092" in QUERY.make_plan_command("--kafka", "c:9092")
 
 
 def test_verify_takes_evidence_only_where_it_compares() -> None:
@@ -96,9 +96,9 @@ def test_without_a_target_it_is_about_a_location() -> None:
 
 def test_the_application_is_started_on_its_checkpoint_with_what_run_takes() -> None:
     said = ("--sink", "/lake/my orders", "--topic", "orders", "--kafka", "b:9092", "--source-replays")
-    line = Asked(evidence=said).supervising("/lake/chk")
+    line = Asked(evidence=said).make_run_command("/lake/chk")
     wanted = "--checkpoint /lake/chk --sink '/lake/my orders' --kafka b:9092 --source-replays -- COMMAND"
     assert line == f"lastgood run {wanted}"
-    assert Asked("orders.clicks", said).supervising("/lake/chk") == "lastgood run orders"
-    two = Asked(evidence=("--sink", "a", "--sink", "b")).supervising("/lake/chk")
+    assert Asked("orders.clicks", said).make_run_command("/lake/chk") == "lastgood run orders"
+    two = Asked(evidence=("--sink", "a", "--sink", "b")).make_run_command("/lake/chk")
     assert two == "lastgood run --checkpoint /lake/chk -- COMMAND"

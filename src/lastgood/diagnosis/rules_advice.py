@@ -87,7 +87,7 @@ def _check_sharing(observed: Observation) -> Iterator[Finding]:
             observed.location,
             "Batches that one of them was running were run by the other as well: their rows may be in the sink twice.",
             evidence,
-            observed.asked.supervising(observed.location),
+            observed.asked.make_run_command(observed.location),
         )
 
 

@@ -82,7 +82,7 @@ def find_left(observed: Observation) -> Iterator[Finding]:
             " write again what it has written."
         )
         evidence |= {"begun_since": later.name, "last_batch": later.last_batch}
-    evidence["undo"] = observed.undoing(left)
+    evidence["undo"] = observed.make_undo_command(left)
     yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, observed.command("recover"), level)
 
 

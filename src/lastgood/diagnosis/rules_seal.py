@@ -32,7 +32,7 @@ def find_seal(observed: Observation) -> Iterator[Finding]:
     if observed.seal is None:
         return
     seal = observed.seal
-    undo = observed.asked.about(observed.location).taking_back(seal.recovery, None, *seal.undo_words)
+    undo = observed.asked.about(observed.location).make_undo_command(seal.recovery, None, *seal.undo_words)
     effect = "No driver can start on this checkpoint until the repair is finished or taken back."
     if seal.finish is None:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."

@@ -74,7 +74,7 @@ def _check_went_back(observed: Observation, restart: Restart) -> Iterator[Findin
             recovery = observed.rewritten[span.batch_id]
             effect = f"Recovery {recovery} moved the query back: the batch after it reads again from where it ends now."
             evidence = {**evidence, "recovery": recovery}
-            command = observed.report_of(recovery)
+            command = observed.make_report_command(recovery)
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.INFO)
         elif span.is_done:
             effect = (

@@ -94,7 +94,7 @@ class Holder(JsonValue):
     user: str
 
     @classmethod
-    def this_process(cls) -> Holder:
+    def make_own(cls) -> Holder:
         """This process."""
         pid = os.getpid()
         told = _read_process(pid)

@@ -331,8 +331,8 @@ def require_no_open(
         return
     stage = find_latest_stage(storage, locate_recoveries(checkpoint) / recovery)
     words, about = list_words_of_death(str(checkpoint), config), asked.about(str(checkpoint))
-    finish = about.finishing(locate_plan(checkpoint, recovery), *words)
-    back = about.taking_back(recovery, None, *words)
+    finish = about.make_apply_command(locate_plan(checkpoint, recovery), *words)
+    back = about.make_undo_command(recovery, None, *words)
     is_back = stage is not None and stage.is_back
     error = RecoveryOpenError(
         f"recovery {recovery} was begun here, and neither finished nor taken back",

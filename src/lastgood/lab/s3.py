@@ -49,7 +49,7 @@ class S3Program:
     """`versitygw`, whose buckets are folders and who checks keys, or `moto`, who keeps all in memory and does not."""
     command: tuple[str, ...]
 
-    def serving(self, buckets: Path, port: int) -> list[str]:
+    def make_command(self, buckets: Path, port: int) -> list[str]:
         """The command that serves on `port`; the folders in `buckets` are the buckets of versitygw."""
         if self.name == "moto":
             return [*self.command, "-H", LOOPBACK, "-p", str(port)]
@@ -179,7 +179,7 @@ class S3Server(Server):
 
     def _spawn(self, ports: tuple[int, ...], output: IO[bytes]) -> Child:
         env = {**os.environ, "ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-        command = self.program.serving(self._data, ports[0])
+        command = self.program.make_command(self._data, ports[0])
         return Child(command, env=env, output=output, grace_seconds=self.grace_seconds)
 
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:

@@ -145,7 +145,7 @@ def _take_in_time(found: Iterator[_Found], end: float, reach: Reach) -> Iterator
 def _leave_links_out(storage: Storage) -> Storage:
     if not isinstance(storage, LocalStorage):
         return storage
-    return storage.leaving_links_out()
+    return storage.leave_links_out()
 
 
 def _may_hold(name: str) -> bool:

@@ -35,11 +35,11 @@ class OffsetSearch:
         self.perhaps: int | None = None
         """The newest batch that was looked at and may have read it: it begins at the earliest offset of its time."""
 
-    def quickly(self, query: OpenQuery) -> int | None:
+    def find_quickly(self, query: OpenQuery) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
         return _find_first_beyond(query, self._end, self._offset, self._holds)
 
-    def thoroughly(self, query: OpenQuery, progress: Progress | None = None) -> int | None:
+    def find_thoroughly(self, query: OpenQuery, progress: Progress | None = None) -> int | None:
         """The newest of all known batches that read it."""
         for row in AllRows(query, progress):
             if any(map(self._holds, row.reads)):
@@ -189,10 +189,10 @@ def find_offset(
     """
     query = gather(target, batches=2, options=options)
     search = OffsetSearch(topic, partition, offset)
-    batch_id = search.quickly(query)
+    batch_id = search.find_quickly(query)
     if batch_id is None:
         query = query.with_mirror()
-        batch_id = search.thoroughly(query, progress)
+        batch_id = search.find_thoroughly(query, progress)
     if batch_id is not None:
         return read_one(query, batch_id)
     if search.perhaps is not None:

@@ -145,7 +145,7 @@ def _find_seal(query: OpenQuery, asked: Asked) -> Seal | None:
     words = list_words_of_death(str(query.location), query.target.config)
     finish = None
     if stage is None or not stage.is_back:
-        finish = asked.finishing(locate_plan(query.location, recovery), *words)
+        finish = asked.make_apply_command(locate_plan(query.location, recovery), *words)
     error = _find_refusal(replace(room, keys=query.target.keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next

@@ -388,7 +388,7 @@ def gather_at(
     """
     location = target.location
     if isinstance(storage, LocalStorage):
-        storage = storage.leaving_links_out()
+        storage = storage.leave_links_out()
     wanted = ALL_BATCHES if batches is None else batches
 
     def mirrored() -> tuple[Copy, ...]:

@@ -228,7 +228,7 @@ def _encode_left(left: LeftBehind, asked: Asked) -> dict[str, Any]:
         "at_ms": left.at_ms,
         "start_file": left.file.to_json(),
         "starts": {source: {t: dict(parts) for t, parts in each.items()} for source, each in left.starts.items()},
-        "undo": asked.taking_back(left.recovery, left.file.location, *left.undo_words),
+        "undo": asked.make_undo_command(left.recovery, left.file.location, *left.undo_words),
     }
 
 

@@ -79,7 +79,7 @@ def require_numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     Raises:
         RepairRefusedError: one goes by numbers, or nobody knows.
     """
-    otherwise = standing.observed.in_checkpoint()
+    otherwise = standing.observed.make_checkpoint_command()
     require_room_at_zero(standing, otherwise=otherwise)
     unknown = [each.sink for each in standing.sinks if not _is_by_id(each.sink)]
     if told or (standing.sinks and not unknown):
@@ -187,7 +187,7 @@ def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
             found=f"topic id {topic_id}",
             expected=was,
             effect="the offsets that the application is told are of another topic",
-            next=standing.observed.undoing(left),
+            next=standing.observed.make_undo_command(left),
         )
 
 

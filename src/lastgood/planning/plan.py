@@ -147,7 +147,7 @@ class Plan(JsonValue):
         """What `--accept` has to say before it may be applied."""
         return ",".join(waiver.value for waiver in (*self.accepted, *self.needs))
 
-    def again(self, *, paying: bool = False) -> str:
+    def make_plan_command(self, *, paying: bool = False) -> str:
         """The command that makes it anew as the world is now; `paying`: with all accepted that it costs."""
         words = self.options.get(ASKED)
         if isinstance(words, list):
@@ -179,7 +179,7 @@ class Plan(JsonValue):
             whole = Signer.at(keys, resolve_location(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
         return json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n"
 
-    def accepting(self, waivers: tuple[Waiver, ...]) -> Plan:
+    def accept(self, waivers: tuple[Waiver, ...]) -> Plan:
         """The same with these waivers given."""
         return replace(
             self,

@@ -174,25 +174,25 @@ class Observation:
         """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
         return self.checkpoint.is_stateful or self.advice.is_stateful or _has_run_without_data(self.checkpoint)
 
-    def report_of(self, recovery: str) -> str:
+    def make_report_command(self, recovery: str) -> str:
         """The command that shows what a recovery did."""
         return self.command("report", recovery)
 
-    def undoing(self, left: LeftBehind) -> str:
+    def make_undo_command(self, left: LeftBehind) -> str:
         """The command that takes back how the checkpoint was left behind."""
-        return self.asked.about(self.location).taking_back(left.recovery, left.file.location, *left.undo_words)
+        return self.asked.about(self.location).make_undo_command(left.recovery, left.file.location, *left.undo_words)
 
     def command(self, verb: str, *options: str) -> str:
         """A command about this checkpoint that can be pasted, with all that was asked; see `Asked.command`."""
         return self.asked.about(self.location).command(verb, *options)
 
-    def again(self, *options: str) -> str:
+    def make_plan_command(self, *options: str) -> str:
         """The command that plans what was asked for, with more said."""
-        return self.asked.about(self.location).again(*options)
+        return self.asked.about(self.location).make_plan_command(*options)
 
-    def in_checkpoint(self) -> str:
-        """See `Asked.in_checkpoint`."""
-        return self.asked.about(self.location).in_checkpoint()
+    def make_checkpoint_command(self) -> str:
+        """See `Asked.make_checkpoint_command`."""
+        return self.asked.about(self.location).make_checkpoint_command()
 
 
 def make_views(observed: Observation) -> list[SinkView]:

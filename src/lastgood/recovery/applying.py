@@ -198,7 +198,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
             found=f"it is {plan.guarantee.value}",
             expected=f"--accept {plan.price}",
             effect="nothing has been changed",
-            next=plan.again(paying=True),
+            next=plan.make_plan_command(paying=True),
         )
     if place is None and confirm is not None:
         touched = list_outside(warrant, named)
@@ -206,7 +206,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
             *_list_said(start_file, driver_is_dead=driver_is_dead),
             *(word for each in touched for word in each.words),
         )
-        allowing = Asked(evidence=evidence.words()).finishing(planned, *words)
+        allowing = Asked(evidence=evidence.words()).make_apply_command(planned, *words)
         _require_allowed(str(planned), plan, touched, confirm, allowing)
     location = parse_location(plan.checkpoint)
     query = Target(plan.checkpoint, config=config, keys=keys)
@@ -432,7 +432,7 @@ def _take_lease(storage: WritableStorage, work: Location, recovery: str) -> Leas
         storage,
         work,
         recovery,
-        holder=Holder.this_process(),
+        holder=Holder.make_own(),
         clock=time.monotonic,
         wait=time.sleep,
         now_ms=read_clock_ms,
@@ -457,7 +457,7 @@ def _require_same(plan: Plan, found: OpenQuery, room: Room | None = None) -> Non
             found=f"{promise.outcome}, batch {promise.batch}: {promise.because}",
             expected=f"{plan.promise.outcome}, batch {plan.promise.batch}",
             effect="nothing has been changed",
-            next=plan.again(),
+            next=plan.make_plan_command(),
         )
     starts_at = plan.options.get("starts_at")
     told = None
@@ -488,7 +488,7 @@ def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) 
         found=", ".join(more) if more else "no answer of Kafka",
         expected=", ".join(reckoned) or "all that the first batch is to read",
         effect="nothing has been changed",
-        next=plan.again(),
+        next=plan.make_plan_command(),
     )
 
 
@@ -516,7 +516,7 @@ def _require_rows(plan: Plan) -> None:
                 found=found,
                 expected=f"version {version}, or newer ones without new rows",
                 effect="nothing has been changed",
-                next=plan.again(),
+                next=plan.make_plan_command(),
             )
 
 

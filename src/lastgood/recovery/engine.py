@@ -408,7 +408,7 @@ class Engine:
             found=found,
             expected=expected,
             effect="nothing has been changed",
-            next=self._plan.again(),
+            next=self._plan.make_plan_command(),
         )
 
     def _moved(self, subject: object) -> LastgoodError:

@@ -377,7 +377,7 @@ def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:
             found=", ".join(missing),
             expected=f"all that recovery {left.recovery} let it read",
             effect="the start would fail, or leave them out without a word",
-            next=found.seen.undoing(left),
+            next=found.seen.make_undo_command(left),
         )
 
 

@@ -236,7 +236,7 @@ class LocalStorage:
         self.tree = Tree(None if root is None else mount + root.path)
         self._left_out: dict[str, Link] | None = None
 
-    def leaving_links_out(self) -> LocalStorage:
+    def leave_links_out(self) -> LocalStorage:
         """The same, for who reads and tells of links: they are as if not there, and stand in `left_out`."""
         storage = copy.copy(self)
         vars(storage)["_left_out"] = {}

@@ -329,11 +329,11 @@ def ended_process() -> tuple[Holder, subprocess.Popen[bytes]]:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     told = lease_module._read_process(child.pid)
     assert told is not None
-    return replace(Holder.this_process(), pid=child.pid, started=told.started), child
+    return replace(Holder.make_own(), pid=child.pid, started=told.started), child
 
 
 def test_this_process_is_alive() -> None:
-    ours = Holder.this_process()
+    ours = Holder.make_own()
     assert (ours.pid, ours.is_surely_dead()) == (os.getpid(), False)
     assert ours.host
     assert ours.user
@@ -350,7 +350,7 @@ def test_a_process_is_dead_once_it_has_ended_even_when_nobody_asked_how() -> Non
 
 
 def test_a_process_id_that_another_process_has_now_is_not_the_holder() -> None:
-    ours = Holder.this_process()
+    ours = Holder.make_own()
     assert ours.started is not None
     assert replace(ours, started=ours.started - 1).is_surely_dead()
     assert not replace(ours, started=None).is_surely_dead()
@@ -377,7 +377,7 @@ def test_the_lease_of_a_dead_process_is_taken_over_at_once() -> None:
 
 def test_where_the_system_does_not_tell_nobody_is_surely_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    ours = Holder.this_process()
+    ours = Holder.make_own()
     assert ours.machine is None
     assert not replace(ours, started=1).is_surely_dead()
 
@@ -460,7 +460,7 @@ def test_on_a_disk_it_is_the_same(tmp_path: Path) -> None:
             LocalWriter(),
             work,
             "r",
-            holder=Holder.this_process(),
+            holder=Holder.make_own(),
             clock=time.clock,
             wait=time.wait,
             now_ms=lambda: NOW_MS,

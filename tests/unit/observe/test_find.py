@@ -19,11 +19,11 @@ def look(folder: Path) -> OpenQuery:
 
 
 def quick(folder: Path, offset: int) -> int | None:
-    return OffsetSearch("orders", 0, offset).quickly(look(folder))
+    return OffsetSearch("orders", 0, offset).find_quickly(look(folder))
 
 
 def thorough(folder: Path, offset: int) -> int | None:
-    return OffsetSearch("orders", 0, offset).thoroughly(look(folder))
+    return OffsetSearch("orders", 0, offset).find_thoroughly(look(folder))
 
 
 @pytest.mark.parametrize("count", [1, 2, 40, 120])
@@ -59,7 +59,7 @@ def test_damaged_batches_beside_the_one_that_is_sought_leave_it_to_the_thorough_
     (tmp_path / "offsets/19").write_bytes(b"")
     assert quick(tmp_path, 101) is None
     search = OffsetSearch("orders", 0, 101)
-    assert search.thoroughly(look(tmp_path)) is None  # where batch 20 began stood in batch 19
+    assert search.find_thoroughly(look(tmp_path)) is None  # where batch 20 began stood in batch 19
     assert search.known == (0, 200)
 
 
@@ -67,7 +67,7 @@ def test_a_partition_or_topic_that_nobody_read_is_not_found(tmp_path: Path) -> N
     CheckpointBuilder(tmp_path).run(40)
     for topic, partition in (("orders", 7), ("clicks", 0)):
         search = OffsetSearch(topic, partition, 3)
-        assert search.quickly(look(tmp_path)) is search.thoroughly(look(tmp_path)) is search.known is None
+        assert search.find_quickly(look(tmp_path)) is search.find_thoroughly(look(tmp_path)) is search.known is None
 
 
 def test_few_round_trips_find_an_offset_in_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

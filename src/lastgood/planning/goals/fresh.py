@@ -211,7 +211,7 @@ def _draft_via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Off
             "one option startingOffsets cannot tell several sources where to start",
             found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
             expected="a query with one Kafka source",
-            next=standing.observed.in_checkpoint(),
+            next=standing.observed.make_checkpoint_command(),
         )
     require_numbers_do_not_count(
         Standing.of(see_as(observed, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number

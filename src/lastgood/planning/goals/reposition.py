@@ -131,7 +131,7 @@ def _limit_reached(standing: Standing, reached: Reached) -> Reached:
             found="; ".join(standing.marks()),
             expected="a mirror that holds its plan, or a broker that tells how much there is",
             effect="nobody could say how much would be written twice",
-            next=standing.observed.again("--kafka", "SERVERS"),
+            next=standing.observed.make_plan_command("--kafka", "SERVERS"),
         )
     most: dict[str, SourceOffset] = {}
     for source_id, offset in reached.least.items():
