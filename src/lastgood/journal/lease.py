@@ -81,7 +81,7 @@ class LeasePace:
 
 @dataclass(frozen=True, slots=True)
 class Holder(JsonValue):
-    """A process that can hold a lease. `this_process` gives ours."""
+    """A process that can hold a lease. `make_own` gives ours."""
 
     json = make_form(closed=True)
 

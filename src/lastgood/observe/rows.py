@@ -56,7 +56,7 @@ def make_row(record: BatchRecord, before: BatchRecord | None, initial: InitialOf
 
 
 def make_rows(query: OpenQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
-    """The rows of the batches that were read, oldest first; see `Evidence.records`."""
+    """The rows of the batches that were read, oldest first; see `OpenQuery.records`."""
     records = query.records(only)
     initial, current = query.initial, query.current
     for batch_id, record in records.items():

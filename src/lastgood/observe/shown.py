@@ -65,9 +65,11 @@ class SinkComparison:
     """The batches of a query held against its sinks.
 
     Example:
-        >>> comparison = SinkComparison(query, look_around(query, options, now_ms=now_ms()).seen.sinks)
-        >>> for row in rows_of(query):
+        >>> comparison = SinkComparison(query, query.seen.sinks)
+        >>> for row in make_rows(query):
         ...     print(row.batch, [held.difference for held in comparison.of(row)])
+        1 []
+        2 []
     """
 
     def __init__(self, query: OpenQuery, sinks: Iterable[SinkEvidence]) -> None:

@@ -26,9 +26,11 @@ class Walk:
     """Iterate over it, once: each batch that the checkpoint or its mirror knows, in the order of their ids.
 
     Example:
-        >>> walk = Walk(gather(target, batches=2, mirror=MirrorUse.ALWAYS))
-        >>> committed = sum(record.is_committed for record in walk)
+        >>> walk = Walk(query)
+        >>> sum(record.is_committed for record in walk)
+        3
         >>> walk.query.checkpoint.damage
+        {}
     """
 
     def __init__(
