@@ -5,6 +5,8 @@ SHARD ?= 1/1
 SEED ?= $(shell date +%s)
 # A folder in memory with a gigabyte of room, if there is one: the unit tests write a hundred thousand small files.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
+# What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
+BEYOND := --ignore=tests/unit --ignore=tests/style
 # Nothing may depend on what the calling shell exports.
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
 	PYTHONUNBUFFERED
@@ -22,8 +24,8 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	$(BIN)/pytest -q -n 2 --ignore=tests/unit --ignore=tests/style -m "not spark and not services and not proof"
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
+	$(BIN)/pytest -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
+	$(BIN)/pytest -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
@@ -39,7 +41,7 @@ layers:
 
 unit:
 	@folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-unit-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/pytest -q -n 2 --basetemp="$$folder/tmp" tests/unit tests/style
+	$(BIN)/pytest -q -n 3 --basetemp="$$folder/tmp" tests/unit tests/style
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"

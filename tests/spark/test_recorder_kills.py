@@ -22,7 +22,7 @@ OTHERS = [pytest.param(version, 1, marks=pytest.mark.proof) for version in ("3.5
 """On these, agent and recorder tell the same, also in `make test` of the oldest: see `test_agent.py`."""
 
 
-@pytest.mark.parametrize(("version", "kills"), [(find_default_spark().version, 2), *OTHERS])
+@pytest.mark.parametrize(("version", "kills"), [(find_default_spark().version, 1), *OTHERS])
 def test_history_holds_every_planned_batch_of_a_query_that_was_killed(
     version: str, kills: int, spark_of: Callable[[str], SparkEnvironment], java: Java, tmp_path: Path
 ) -> None:
