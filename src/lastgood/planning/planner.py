@@ -115,7 +115,8 @@ def _describe_draft(found: Draft, goal: Goal) -> str:
     if found.is_plain:
         what = "Spark's own restart"
     else:
-        what = f"{len(found.edits) + len(found.moves)} files change"
+        changed = len(found.edits) + len(found.moves)
+        what = "1 file changes" if changed == 1 else f"{changed} files change"
     what += f", and the mark in {found.sinks[0].location}" if found.sinks else ""
     tells_start = GOAL_KINDS[goal.name].tells_start
     ground = None
