@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lastgood.cli.batches import RIGHT, format_amount, format_cells, list_headings, print_summary, print_unknown
 from lastgood.cli.evidence import add_evidence_options
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.progress import show_batches_read
 from lastgood.cli.times import TIME, format_clock
 from lastgood.errors import UsageError
-from lastgood.visible import shorten, take_excerpt, take_first_lines
+from lastgood.visible import take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
     from lastgood.observe.open_query import OpenQuery
     from lastgood.observe.rows import BatchRow
-    from lastgood.observe.shown import ShownBatch, SinkComparison
+    from lastgood.observe.shown import SinkComparison
     from lastgood.observe.state_sizes import StateSizes
     from lastgood.operations.inspect import FileNow, Inspection
     from lastgood.query.history import SourceRead
@@ -29,11 +30,8 @@ if TYPE_CHECKING:
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
 
-_CELL_MAX = 300
 _STORES_SHOWN = 1_000
 _CONFS_SHOWN = 200
-RIGHT = ("batch", "read")
-"""Headings of the columns that hold numbers."""
 
 
 @click.command()
@@ -193,94 +191,6 @@ def _print_batches(inspection: Inspection, out: Console) -> None:
         out.print(make_styled(f"{older} older batches: --all, or --limit N", style="dim"))
 
 
-def list_headings(comparison: SinkComparison) -> tuple[str, ...]:
-    """What stands above `format_cells`."""
-    names = [sink.location.rstrip("/").rpartition("/")[2] for sink in comparison.sinks]
-    if len(names) == 1:
-        names = ["sink"]
-    elif len(set(names)) < len(names):
-        names = [f"sink {number}" for number in range(1, len(names) + 1)]
-    return ("batch", "planned at", "committed", *names, "watermark", "read", "")
-
-
-def format_cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], str | None]:
-    """One batch as the cells below `list_headings`, and their style."""
-    held = comparison.of(row)
-    differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
-    notes = [*differences, *row.notes]
-    if row.mirrored:
-        notes.append("from the mirror")
-    style = None
-    if differences:
-        style = "red"
-    elif row.planned and not row.committed:
-        style = "yellow"
-    texts = (
-        str(row.batch),
-        _format_clock(row.time_ms),
-        "yes" if row.committed else "no",
-        *(_format_shown(each.shown) for each in held),
-        _format_clock(row.watermark_ms),
-        shorten(take_excerpt(map(_format_amount, row.reads)).in_a_line or "-", _CELL_MAX),
-        shorten("; ".join(take_first_lines(notes)), _CELL_MAX),
-    )
-    return texts, style
-
-
-def _format_clock(time_ms: int | None) -> str:
-    if not time_ms:
-        return "-"
-    return format_clock(time_ms)
-
-
-def _format_shown(batch: ShownBatch) -> str:
-    from lastgood.query.sinks import Shown
-    from lastgood.sinks.kinds import find_traits
-
-    if batch.shown is not Shown.LIVE:
-        return {Shown.TAKEN_BACK: "taken back", Shown.ABSENT: "no", Shown.UNKNOWN: "?"}[batch.shown]
-    if batch.version is None:
-        return "yes"
-    return f"{find_traits(batch.kind).version_sign}{batch.version}"
-
-
-def print_unknown(comparison: SinkComparison, out: Console) -> None:
-    """Why a sink shows nothing, if one does."""
-    for sink in comparison.sinks:
-        if sink.last_batch is None:
-            state = "no batch of this query" if sink.known else "not known"
-            out.print(f"sink {sink.location}: {state}: {sink.because}")
-
-
-def _format_amount(read: SourceRead) -> str:
-    count = read.count
-    if count is None:
-        return "not known" if read.unresolved else read.kind
-    if count == 1:
-        unit = {"offsets": "offset", "log entries": "log entry"}[read.unit]
-    else:
-        unit = read.unit
-    return f"{count:,} {unit}"
-
-
-def print_summary(query: OpenQuery, out: Console) -> None:
-    """Where the query stands, in two lines, and what is wrong with its files."""
-    checkpoint = query.checkpoint
-    planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    out.print(make_styled((str(query.location), "bold"), f"  query {query.query_id or 'unknown'}"))
-    kind = "stateful" if checkpoint.is_stateful else "stateless"
-    if checkpoint.spark_versions:
-        versions = f", written by Spark {checkpoint.spark_versions}"
-    else:
-        versions = ""
-    out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
-    for line in take_first_lines(f"{path}: {damage}" for path, damage in checkpoint.damage.items()):
-        out.print(make_styled(("damaged", "red"), f"  {line}"))
-    for line in take_first_lines(checkpoint.absent):
-        out.print(make_styled(("missing", "red"), f"  {line}"))
-    out.print()
-
-
 def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console) -> None:
 
     from lastgood.observe.batch_json import encode_batch
@@ -300,7 +210,7 @@ def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console)
         out.print(f"  watermark  {format_clock(row.watermark_ms)}")
     reads = take_excerpt(row.reads)
     for read in reads.shown:
-        out.print(f"  source {read.source_id}   {read.kind}, {_format_amount(read)}")
+        out.print(f"  source {read.source_id}   {read.kind}, {format_amount(read)}")
         for line in take_first_lines(_describe_ranges(read)):
             out.print(f"             {line}")
     for line in (*reads.more, *take_first_lines(row.notes)):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from lastgood.cli.inspect import RIGHT, format_cells, list_headings, print_summary, print_unknown
+from lastgood.cli.batches import RIGHT, format_cells, list_headings, print_summary, print_unknown
 from lastgood.cli.output import make_console, print_nothing_changed
 from lastgood.cli.progress import show_batches_read
 from lastgood.notes import read_json

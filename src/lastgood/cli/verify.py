@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastgood.cli.inspect import print_summary
+from lastgood.cli.batches import print_summary
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.progress import show_batches_read, show_stages
 from lastgood.cli.said import list_options_said
