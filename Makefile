@@ -3,8 +3,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 SHARD ?= 1/1
 SEED ?= $(shell date +%s)
-# A folder in memory with a gigabyte of room, if there is one: the unit tests write a hundred thousand small files.
-MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
+# A folder in memory with room for all that tests write, if there is one: they write hundreds of thousands of small files.
+MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
+PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-tests-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/pytest --basetemp="$$folder/tmp"
 # What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
 # Nothing may depend on what the calling shell exports.
@@ -24,8 +26,8 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	$(BIN)/pytest -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
-	$(BIN)/pytest -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
+	@$(PYTEST) -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
+	@$(PYTEST) -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
@@ -40,8 +42,7 @@ layers:
 	$(BIN)/lint-imports --no-logo
 
 unit:
-	@folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-unit-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/pytest -q -n 3 --basetemp="$$folder/tmp" tests/unit tests/style
+	@$(PYTEST) -q -n 3 tests/unit tests/style
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"
