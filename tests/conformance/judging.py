@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Star
 from lastgood.settings.target import resolve_target
 
 _FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}
+_ERROR_OF_PYTHON = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b")
 
 
 def prediction(case: Case, folder: Path) -> Restart:
@@ -129,6 +131,8 @@ def _last_words(seen: Observation) -> str:
 
 
 def _innermost(message: str) -> str:
-    """The first line, or the last cause where a Python function stands between Spark and itself."""
+    """The first line, or the last cause or error where a Python function stands between Spark and itself."""
     lines = message.strip().splitlines()
-    return next((line for line in reversed(lines) if line.lstrip().startswith("Caused by: ")), lines[0]).strip()
+    causes = [line for line in lines if line.lstrip().startswith("Caused by: ")]
+    errors = [line for line in lines if _ERROR_OF_PYTHON.match(line)] if "Traceback" in lines[0] else []
+    return (causes or errors or lines[:1])[-1].strip()
