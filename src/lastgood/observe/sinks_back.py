@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lastgood.planning.draft import RepairRefusedError
+from lastgood.sinks.changing import find_changes, find_fencing
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sinks.kinds import find_changes, find_fencing
 from lastgood.steps.step import SinkEdit, Step
 from lastgood.storage.reading import open_storage, parse_location
 

@@ -20,7 +20,7 @@ from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.steps import compute_digest, list_files_after, list_files_before
 from lastgood.recovery.driver_death import list_words_needed
 from lastgood.settings.config import Config
-from lastgood.sinks.kinds import find_fencing
+from lastgood.sinks.changing import find_fencing
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
 from lastgood.steps.kinds import open_carrying
 from lastgood.steps.step import Step

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.sinks.fence.kind import FENCE_SINK
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.iceberg.kind import ICEBERG_SINK
 from lastgood.sinks.kind import SinkKind, SinkTraits
-
-if TYPE_CHECKING:
-    from lastgood.sinks.changes import Fencing, SinkChanges
 
 SINK_KINDS: Final[dict[str, SinkKind]] = {
     kind.name: kind
@@ -43,25 +40,3 @@ def find_traits(kind: str) -> SinkTraits:
     if found is not None:
         return found.traits
     return _NO_KIND.get(kind, _ANY_KIND)
-
-
-def find_changes(kind: str) -> SinkChanges | None:
-    """What lastgood does to sinks of a kind; None if it never changes one."""
-    found = SINK_KINDS.get(kind)
-    if found is None:
-        return None
-    return found.changes()
-
-
-def find_fencing(kind: str) -> Fencing | None:
-    """How writers to a sink of a kind are fenced off; None if they cannot be."""
-    changes = find_changes(kind)
-    return None if changes is None else changes.fence
-
-
-def list_changes() -> Iterator[SinkChanges]:
-    """Those of every kind of sink that is ever changed."""
-    for kind in SINK_KINDS.values():
-        changes = kind.changes()
-        if changes is not None:
-            yield changes

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, MoveStep
-from lastgood.sinks.kinds import list_changes
+from lastgood.sinks.changing import list_changes
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.moved_file import MovedFile
 from lastgood.steps.step import Step
