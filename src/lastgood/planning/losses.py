@@ -94,7 +94,7 @@ def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceO
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = unread_files.list_left_out(standing)
+    files = [*unread_files.list_left_out(standing), *unread_files.list_never_read(standing)]
     if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
     other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
