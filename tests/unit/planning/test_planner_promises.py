@@ -317,3 +317,33 @@ def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(t
         ResumeGoal(),
     )
     assert "the topic that was read" not in lines(same)
+
+
+def leave_out(folder: Path, number: int, **left: dict[int, int]) -> None:
+    """A plan names these topics and partitions alone, as with `failOnDataLoss=false`."""
+    plan = folder / f"offsets/{number}"
+    head = plan.read_text().splitlines()[:2]
+    plan.write_text("\n".join([*head, KafkaOffset(left).to_text()]))
+
+
+@pytest.mark.parametrize("facts", [KEPT, broker((0, 40)), None])
+def test_partition_that_a_batch_has_left_out_is_not_called_exact(tmp_path: Path, facts: KafkaFacts | None) -> None:
+    """What was unread there is lost, or all of it is read again as soon as it is back."""
+    query(tmp_path, 4)
+    leave_out(tmp_path, 3, orders={0: 20})
+    observed = known(tmp_path, delta(3), kafka=facts)
+    found = drafted(observed, ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert "SOURCE_PARTITIONS_GONE offsets/3: Batch 3 was committed without orders-1" in lines(found)
+    assert drafted(replace(observed, rewritten={3: "a recovery"}), ResumeGoal()).guarantee is EXACT
+
+
+def test_topic_that_a_pattern_has_left_out_was_gone(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    (tmp_path / "sources/0/0").write_bytes(b'\0v1\n{"orders":{"0":0},"returns":{"0":0}}')
+    for number in range(3):
+        leave_out(tmp_path, number, orders={0: 5 * number + 5}, returns={0: 5 * number + 5})
+    leave_out(tmp_path, 3, orders={0: 20})
+    observed = known(tmp_path, delta(3), kafka=broker((0, 40)))
+    assert drafted(observed, ResumeGoal()).guarantee is TWICE  # it may have been given up
+    assert drafted(replace(observed, is_pattern=True), ResumeGoal()).guarantee is LOSSY
