@@ -39,8 +39,9 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
             told = describe_assumed_max_age(source_id, least_ms)
             yield f"whether {told}: else files that were written again are read once more"
     for topic, answer in judge_identities(observed, restart):
-        if answer.identity in _OPEN:
-            yield f"whether {topic} is the topic that was read: {answer.because}"
+        because = answer.because if answer.identity in _OPEN else answer.assumes
+        if because is not None:
+            yield f"whether {topic} is the topic that was read: {because}"
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:

@@ -199,10 +199,12 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
 
 
 def _list_not_told(standing: Standing) -> Iterator[str]:
-    """Topics of which the broker was asked, and nobody can tell whether they are those that were read."""
+    """Topics of which the broker was asked, and nobody can prove that they are those that were read."""
     for topic, answer in judge_identities(standing.observed, standing.restart):
-        if answer.identity is TopicIdentity.UNKNOWN:
-            yield f"the assumption that {topic} is the topic that was read: {answer.because}"
+        is_told = answer.identity is not TopicIdentity.UNKNOWN
+        because = answer.assumes if is_told else answer.because
+        if because is not None:
+            yield f"the assumption that {topic} is the topic that was read: {because}"
 
 
 def _list_told_the_same(standing: Standing) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
+from planning import SPARK, broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -347,3 +347,42 @@ def test_topic_that_a_pattern_has_left_out_was_gone(tmp_path: Path) -> None:
     observed = known(tmp_path, delta(3), kafka=broker((0, 40)))
     assert drafted(observed, ResumeGoal()).guarantee is TWICE  # it may have been given up
     assert drafted(replace(observed, is_pattern=True), ResumeGoal()).guarantee is LOSSY
+
+
+def with_old_records(**others: object) -> KafkaFacts:
+    """A topic that was created again and filled with copies that kept their times: none is newer than any plan."""
+    nothing = {"orders": {0: FoundRecord(), 1: FoundRecord()}}
+    times = [*range(STARTED_MS + 1, STARTED_MS + 3000, 1000), STARTED_MS + 2001 + MAX_CLOCK_SKEW_MS]
+    facts = broker((0, 1000), (0, 1000), topic_id="now")
+    topic = replace(facts.topics["orders"], **others)  # type: ignore[arg-type]
+    first_at = dict.fromkeys(times, nothing)
+    return replace(facts, asked_at_ms=STARTED_MS + 10_000, topics={"orders": topic}, first_at=first_at)
+
+
+def test_topic_that_only_the_times_of_its_records_tell_is_an_assumption(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    observed = known(tmp_path, delta(2), kafka=with_old_records())
+    for goal in (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands")):
+        found = drafted(observed, goal)
+        assert found.guarantee is EXACT
+        assert "the assumption that orders is the topic that was read: no id tells it, and the times" in lines(found)
+    (unknown,) = (each for each in judge(observed, SPARK).restart.unknowns if "orders" in each)
+    assert unknown.startswith("whether orders is the topic that was read: no id tells it")
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_same_topic"),
+    [
+        (with_old_records(config={"message.timestamp.type": "LogAppendTime"}), False),
+        (replace(with_old_records(), topic_ids_before={"orders": "now"}), False),
+        (with_old_records(), True),
+    ],
+    ids=["the broker sets the times", "an id tells it", "a person tells it"],
+)
+def test_topic_that_is_proven_to_be_the_same_is_no_assumption(
+    tmp_path: Path, facts: KafkaFacts, is_same_topic: bool
+) -> None:
+    query(tmp_path, 3)
+    observed = known(tmp_path, delta(2), kafka=facts, is_same_topic=is_same_topic)
+    assert "is the topic that was read" not in lines(drafted(observed, ResumeGoal()))
+    assert not any("orders" in each for each in judge(observed, SPARK).restart.unknowns)
