@@ -155,3 +155,12 @@ def test_log_that_dropping_a_plan_leaves_behind_the_others_is_told(tmp_path: Pat
     found = drafted(known(tmp_path, silent()), ReplanGoal())
     assert found.guarantee is LOSSY
     assert "its log has lost entry 1, which a plan has read" in found.rests_on[-1]
+
+
+def test_price_of_a_first_batch_names_its_files(tmp_path: Path) -> None:
+    """Batch 0 has no plan before it: it begins before the first file."""
+    query(tmp_path, 0, orphan=True, source=FileInput(per_batch=2))
+    found = drafted(known(tmp_path, silent()), ResumeGoal())
+    assert found.guarantee is Guarantee.AT_LEAST_ONCE
+    files = ("file:///data/input/f000.json", "file:///data/input/f001.json")
+    assert [(price.reread_files, price.duplicated_files) for price in found.sources] == [(files, files)]
