@@ -123,6 +123,17 @@ def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem
     assert found.to_json()["findings"][0] == finding.to_json()
 
 
+def test_file_that_came_again_is_told_as_diagnose_tells_it(checkpoint: Path) -> None:
+    """No batch reads it, or one reads it once more: a plan is not exact then."""
+    CheckpointBuilder(checkpoint, files(checkpoint.parent, 2)).run(2)
+    target = resolve_target(str(checkpoint))
+    found, report = status(target), diagnose(target)
+    (finding,) = (each for each in report.findings if each.condition.name == "SOURCE_FILE_IGNORED")
+    assert found.to_json()["findings"] == [finding.to_json()]
+    assert found.to_json()["unknowns"] == list(report.restart.unknowns)
+    assert [each.split()[0] for each in found.to_json()["warnings"]] == ["SOURCE_FILE_IGNORED"]
+
+
 def files(folder: Path, count: int) -> FileInput:
     """Input files that are there."""
     for number in range(count):
