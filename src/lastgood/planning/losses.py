@@ -191,6 +191,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *_list_told_the_same(standing),
         *unread_files.list_unknown(standing),
         *unread_files.list_assumed_ages(standing),
+        *unread_files.list_taken_for_others(standing),
         *_list_running_what_it_has(standing),
         *standing.written_elsewhere(),
         *_list_begun_anew(standing),

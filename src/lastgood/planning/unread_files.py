@@ -14,7 +14,13 @@ from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
 from lastgood.query.source_logs import find_logs_behind
-from lastgood.sources.files.facts import FileFacts, FileState, describe_assumed_max_age, find_least_age_to_hold
+from lastgood.sources.files.facts import (
+    FileFacts,
+    FileState,
+    describe_assumed_max_age,
+    describe_left_out,
+    find_least_age_to_hold,
+)
 
 
 def list_left_out(standing: Standing) -> list[str]:
@@ -58,6 +64,14 @@ def list_assumed_ages(standing: Standing) -> Iterator[str]:
         if least_ms is not None:
             told = describe_assumed_max_age(source_id, least_ms)
             yield f"the assumption that {told}: else files that were written again are read once more"
+
+
+def list_taken_for_others(standing: Standing) -> Iterator[str]:
+    """That files which Spark takes for too old are none of the query's, where there are any; one line each."""
+    for source_id, again in standing.observed.files_again.items():
+        told = describe_left_out(source_id, again)
+        if told is not None:
+            yield f"the assumption that {told}"
 
 
 def _get_log_offset(offset: SourceOffset | None) -> int:
