@@ -47,6 +47,13 @@ class KafkaReading:
         return {topic: {**start.get(topic, {}), **end.get(topic, {})} for topic in {**start, **end}}
 
     @property
+    def begun(self) -> Offsets:
+        """Where it began, if it wrote that down."""
+        logs = (log for log in self.observed.checkpoint.sources if log.name == self.stand.source_id)
+        begin = next((log.initial for log in logs), None)
+        return {} if begin is None else get_topics(begin.offset)
+
+    @property
     def facts(self) -> KafkaFacts:
         """What the broker said; nothing at all if it was not asked or did not answer."""
         facts = self.observed.kafka

@@ -27,6 +27,7 @@ OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.C
 _DONE_ALREADY = (
     source_conditions.SOURCE_OFFSET_WENT_BACK,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
+    kafka_conditions.SOURCE_PARTITIONS_GONE,
     source_conditions.SOURCE_FILES_CHANGED,
     source_conditions.SOURCE_FILE_IGNORED,
     rules_state.STATE_FILE_DAMAGED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, get_topics
 from lastgood.diagnosis import kafka_conditions as conditions
@@ -25,7 +26,7 @@ from lastgood.diagnosis.source_conditions import ORPHAN_UNREPLAYABLE, SOURCE_UNK
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import is_skipped
-from lastgood.query.spans import Span
+from lastgood.query.spans import Span, list_spans
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Ranges,
@@ -226,16 +227,28 @@ def _check_subscriptions(source: KafkaReading) -> Iterator[Finding]:
             )
 
 
+def find_batches_that_left_out(checkpoint: Checkpoint) -> frozenset[int]:
+    """Done batches that name fewer topics or partitions than the batch before them."""
+    return frozenset(
+        span.batch_id
+        for span in list_spans(checkpoint)
+        if span.is_done and select_only_in(get_topics(span.start), get_topics(span.end))
+    )
+
+
 def _check_dropped(source: KafkaReading, batch_id: int, dropped: Offsets, end: Offsets) -> Iterator[Finding]:
     for topic, parts in dropped.items():
         effect = (
             f"Batch {batch_id} was committed without {name_partitions({topic: parts})}: what was unread there was not"
             " read, and if it comes back it is read from its beginning."
         )
-        condition = conditions.SOURCE_PARTITIONS_GONE if topic in end else conditions.SOURCE_SUBSCRIPTION_CHANGED
+        # A pattern takes every topic there is, so that one which it leaves out is not given up: it was gone.
+        is_gone = topic in end or source.observed.is_pattern
+        condition = conditions.SOURCE_PARTITIONS_GONE if is_gone else conditions.SOURCE_SUBSCRIPTION_CHANGED
         evidence: Mapping[str, Any] = {"batch": batch_id, "left_at": to_json({topic: parts})}
         command = source.observed.command("offsets", "--batch", str(max(0, batch_id - 1)))
-        yield source.finding(condition, f"offsets/{batch_id}", effect, evidence, command, Severity.WARNING)
+        level = Severity.INFO if batch_id in source.observed.rewritten else Severity.WARNING
+        yield source.finding(condition, f"offsets/{batch_id}", effect, evidence, command, level)
 
 
 def _select_negatives(offsets: Offsets) -> Offsets:

@@ -277,7 +277,17 @@ def _check_new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -
     """Partitions that no plan names yet."""
     new = {p: each for p, each in found.partitions.items() if p not in source.named[topic]}
     late = {topic: {p: ((0, each.earliest),) for p, each in new.items() if each.earliest}}
-    whole = {p: each for p, each in new.items() if not each.earliest}
+    begun = source.begun.get(topic, {})
+    again = {topic: {p: at for p, at in begun.items() if p in new}}
+    if again[topic]:
+        effect = (
+            f"The query began with {name_partitions(again)}, and a batch has left it out since: the next batch reads it"
+            " from its beginning, and what had been read of it comes twice."
+        )
+        evidence = {"began_at": to_json(again)}
+        subject = name_partitions(again)
+        yield source.finding(conditions.SOURCE_SUBSCRIPTION_CHANGED, subject, effect, evidence, level=Severity.WARNING)
+    whole = {p: each for p, each in new.items() if not each.earliest and p not in begun}
     if whole:
         subject = name_partitions({topic: whole})
         effect = f"The next batch reads {subject} from the beginning, whatever startingOffsets says; nothing is lost."

@@ -9,6 +9,7 @@ from lastgood.checkpoint.source_offsets import VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart, Stop
+from lastgood.query.source_logs import find_logs_behind
 
 SOURCE_COUNT_CHANGED = Condition(
     "SOURCE_COUNT_CHANGED",
@@ -33,7 +34,9 @@ SOURCE_LOG_DAMAGED = Condition(
     "the log of a file source cannot be read",
     """\
 A file source writes down which files it has seen, in `sources/<i>`. It reads the newest compaction and all entries
-after it when the query starts, and stops at one that is damaged or missing.
+after it when the query starts, and stops at one that is damaged or missing. One that has lost its newest entries,
+which no batch asks for again, stops nothing: the files that come next are noted down under the same numbers, count as
+read, and are never read.
 
 Without this log Spark would take every file of the folder for a new one. Put the entry back from the mirror or a
 backup; do not delete the folder.""",
@@ -89,12 +92,22 @@ def _check_source_logs(observed: Observation, restart: Restart) -> Iterator[Find
         and not _is_in_the_way(observed, stop)
     ):
         yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because}, command)
+    for source_id, lost in find_logs_behind(observed.checkpoint).items() if stop is None else ():
+        subject = f"sources/{source_id}"
+        effect = (
+            f"What the source finds next is noted down under number {lost[0]}, which counts as read: no batch reads it,"
+            " and there is no error."
+        )
+        if restart.next_stop is not None and restart.next_stop.subject == subject:
+            effect = "The next batch that is planned fails."
+        evidence = {"newest": lost[0] - 1, "planned_up_to": lost[-1]}
+        yield Finding(SOURCE_LOG_DAMAGED, subject, effect, evidence, command)
     for path, damage in damaged.items():
         stops = stop is not None and stop.subject == path
         level = Severity.ERROR if stops else Severity.WARNING
         effect = "The query cannot start." if stops else "Spark does not read it at its next start."
-        evidence = {"damage": damage.kind.value, "found": damage.found, "line": damage.line}
-        yield Finding(SOURCE_LOG_DAMAGED, path, effect, evidence, command, level)
+        damage_found = {"damage": damage.kind.value, "found": damage.found, "line": damage.line}
+        yield Finding(SOURCE_LOG_DAMAGED, path, effect, damage_found, command, level)
 
 
 def _is_in_the_way(observed: Observation, stop: Stop) -> bool:

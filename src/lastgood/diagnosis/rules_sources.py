@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import (
     OFFSET_EARLIEST,
     DeltaOffset,
@@ -24,6 +25,7 @@ from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
+from lastgood.query.sinks import NONE
 from lastgood.query.spans import SourceStand, Span, find_orphan, list_spans, list_stands
 from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
 from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, list_never_found_again
@@ -137,6 +139,8 @@ def _check_files(
     else:
         orphan = find_orphan(observed.checkpoint)
     subject = f"sources/{source_id}"
+    taken_for_done = _find_taken_for_done(observed, source_id)
+    files = tuple(each for each in files if each.file.log_id not in taken_for_done)
     waiting = [each for each in files if each.file.log_id > _find_planned_up_to(observed, source_id)]
     yield from _check_waiting(subject, waiting)
     files = tuple(each for each in files if each not in waiting)
@@ -178,6 +182,18 @@ def _find_planned_up_to(observed: Observation, source_id: str) -> int:
     if newest is not None:
         line = newest.source(source_id)
     return line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else -1
+
+
+def _find_taken_for_done(observed: Observation, source_id: str) -> range:
+    """The entries of a source's own log that are of no commit, and below the batch that runs again."""
+    checkpoint = observed.checkpoint
+    plan = None if checkpoint.last_committed is None else checkpoint.offsets.entries.get(checkpoint.last_committed)
+    line = plan.source(source_id) if isinstance(plan, OffsetEntry) else None
+    committed = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
+    for stand in list_stands(checkpoint):
+        if stand.source_id == source_id and stand.is_rerun and isinstance(stand.start, FileOffset):
+            return range(committed + 1, stand.start.log_offset + 1)
+    return range(0)
 
 
 def _check_waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:

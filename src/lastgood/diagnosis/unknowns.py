@@ -9,7 +9,7 @@ from lastgood.diagnosis.rules_links import select_links_that_matter
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import find_planned_anew
-from lastgood.sources.files.facts import describe_assumed_max_age, find_least_age_to_hold
+from lastgood.sources.files.facts import describe_assumed_max_age, describe_left_out, find_least_age_to_hold
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
@@ -38,9 +38,13 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
         if least_ms is not None:
             told = describe_assumed_max_age(source_id, least_ms)
             yield f"whether {told}: else files that were written again are read once more"
+        others = describe_left_out(source_id, again)
+        if others is not None:
+            yield f"whether {others}"
     for topic, answer in judge_identities(observed, restart):
-        if answer.identity in _OPEN:
-            yield f"whether {topic} is the topic that was read: {answer.because}"
+        because = answer.because if answer.identity in _OPEN else answer.assumes
+        if because is not None:
+            yield f"whether {topic} is the topic that was read: {because}"
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:

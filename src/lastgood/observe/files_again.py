@@ -22,8 +22,10 @@ def find_files_again(query: OpenQuery) -> Mapping[str, WrittenAgain]:
     for stand in list_stands(checkpoint):
         if isinstance(stand.start, FileOffset):
             logged = _list_logged(checkpoint, stand.source_id)
+            is_whole = _is_whole(checkpoint, stand.source_id)
+            up_to = stand.start.log_offset
             try:
-                found[stand.source_id] = find_written_again(logged, stand.start.log_offset, open_at=open_at)
+                found[stand.source_id] = find_written_again(logged, up_to, open_at=open_at, is_whole=is_whole)
             except ExtraMissingError:  # nobody asked for the files by name
                 continue
     return found
@@ -35,3 +37,14 @@ def _list_logged(checkpoint: Checkpoint, source_id: str) -> list[SourceFile]:
     entries = (entry for log in logs for entry in log.entries.values() if isinstance(entry, FileLogEntry))
     files = {(file.log_id, file.path): file for entry in entries for file in entry}
     return [files[key] for key in sorted(files)]
+
+
+def _is_whole(checkpoint: Checkpoint, source_id: str) -> bool:
+    """Whether every file that the source has noted down is known, from its newest compaction or first entry on."""
+    for log in checkpoint.sources:
+        if log.name == source_id:
+            first = log.listing.compact.newest or 0
+            newest = log.listing.ids.newest
+            wanted = range(first, first if newest is None else newest + 1)
+            return all(isinstance(log.entries.get(each), FileLogEntry) for each in wanted)
+    return False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lastgood.asked import Asked, format_downtime
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.layout import OFFSETS
+from lastgood.diagnosis.rules_kafka import find_batches_that_left_out
 from lastgood.diagnosis.rules_sources import find_batches_that_went_back
 from lastgood.errors import LastgoodError
 from lastgood.observe.evidence import EvidenceOptions, make_asked
@@ -102,8 +103,11 @@ def make_asked_by(target: Target, options: DiagnoseOptions) -> Asked:
 
 
 def _find_rewritten(query: OpenQuery) -> Mapping[int, str]:
-    """The batches that a recovery wrote anew, of those that go back or are younger than a sink's: else nobody looks."""
-    odd = {*find_batches_that_went_back(query.checkpoint)}
+    """The batches that a recovery wrote anew, of those that go back, leave out or are younger than a sink's.
+
+    Of others nobody looks.
+    """
+    odd = {*find_batches_that_went_back(query.checkpoint), *find_batches_that_left_out(query.checkpoint)}
     for sink in query.seen.sinks:
         held = find_held_batches(query.checkpoint, sink)
         doubtful = {batch for batch, each in held.items() if each.origin.is_doubtful}

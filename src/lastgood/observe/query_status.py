@@ -20,6 +20,7 @@ from lastgood.journal.incident import Incident
 from lastgood.ladder.tally import FailedBatch
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.exposure import judge_exposure_to_kafka
+from lastgood.observe.files_again import find_files_again
 from lastgood.observe.observation import DiagnoseOptions, add_advice_facts, observe
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts
@@ -260,6 +261,7 @@ def examine(
         StorageError: the storage does not answer (subclasses).
     """
     observed = observe(query, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
+    observed = replace(observed, files_again=find_files_again(query))
     return judge(replace(add_advice_facts(observed, facts), now_ms=at_ms))
 
 

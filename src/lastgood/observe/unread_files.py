@@ -25,7 +25,9 @@ def find_unread_files(query: OpenQuery) -> Mapping[str, tuple[FileFacts, ...]]:
     done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
     if isinstance(checkpoint.commits.entries.get(done), Damage):  # the batch may run again
         done -= 1
-    return find_files_after(query, done if orphan is None else orphan - 1)
+    if orphan is not None:  # of several orphans a repair may plan all anew
+        done = min(done, orphan - 1)
+    return find_files_after(query, done)
 
 
 def find_files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:

@@ -94,7 +94,7 @@ def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceO
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = unread_files.list_left_out(standing)
+    files = [*unread_files.list_left_out(standing), *unread_files.list_never_read(standing)]
     if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
     other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
@@ -191,6 +191,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *_list_told_the_same(standing),
         *unread_files.list_unknown(standing),
         *unread_files.list_assumed_ages(standing),
+        *unread_files.list_taken_for_others(standing),
         *_list_running_what_it_has(standing),
         *standing.written_elsewhere(),
         *_list_begun_anew(standing),
@@ -199,10 +200,12 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
 
 
 def _list_not_told(standing: Standing) -> Iterator[str]:
-    """Topics of which the broker was asked, and nobody can tell whether they are those that were read."""
+    """Topics of which the broker was asked, and nobody can prove that they are those that were read."""
     for topic, answer in judge_identities(standing.observed, standing.restart):
-        if answer.identity is TopicIdentity.UNKNOWN:
-            yield f"the assumption that {topic} is the topic that was read: {answer.because}"
+        is_told = answer.identity is not TopicIdentity.UNKNOWN
+        because = answer.assumes if is_told else answer.because
+        if because is not None:
+            yield f"the assumption that {topic} is the topic that was read: {because}"
 
 
 def _list_told_the_same(standing: Standing) -> Iterator[str]:

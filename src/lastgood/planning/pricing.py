@@ -271,7 +271,9 @@ def price_batch(
         end: Where it ends.
         is_repeated: Whether the sinks may show it already, so that it may come twice.
     """
-    reached = Reached(start, end if is_repeated else start, end)
+    first_files = {source_id: BEFORE_FIRST_FILE for source_id, offset in end.items() if isinstance(offset, FileOffset)}
+    begins = {**first_files, **start}
+    reached = Reached(begins, end if is_repeated else begins, end)
     return price_start(
-        {source_id: start.get(source_id, end[source_id]) for source_id in end}, reached, checkpoint, None
+        {source_id: begins.get(source_id, end[source_id]) for source_id in end}, reached, checkpoint, None
     )

@@ -13,7 +13,14 @@ from lastgood.planning.pricing import find_ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
-from lastgood.sources.files.facts import FileFacts, FileState, describe_assumed_max_age, find_least_age_to_hold
+from lastgood.query.source_logs import find_logs_behind
+from lastgood.sources.files.facts import (
+    FileFacts,
+    FileState,
+    describe_assumed_max_age,
+    describe_left_out,
+    find_least_age_to_hold,
+)
 
 
 def list_left_out(standing: Standing) -> list[str]:
@@ -23,6 +30,19 @@ def list_left_out(standing: Standing) -> list[str]:
         for source_id, each, is_planned in _list_unread(standing)
         if each.state is FileState.MISSING or (is_planned and each.state is FileState.CHANGED)
     ]
+
+
+def list_never_read(standing: Standing) -> list[str]:
+    """The sources that note down what they find next under numbers that count as read; one line each."""
+    return [
+        f"source {source_id}: its log has lost {_name_entries(lost)}, which a plan has read: what it finds next is"
+        " noted down under such a number, and no batch reads it"
+        for source_id, lost in find_logs_behind(standing.checkpoint).items()
+    ]
+
+
+def _name_entries(lost: range) -> str:
+    return f"entry {lost[0]}" if len(lost) == 1 else f"entries {lost[0]} to {lost[-1]}"
 
 
 def list_unknown(standing: Standing) -> list[str]:
@@ -44,6 +64,14 @@ def list_assumed_ages(standing: Standing) -> Iterator[str]:
         if least_ms is not None:
             told = describe_assumed_max_age(source_id, least_ms)
             yield f"the assumption that {told}: else files that were written again are read once more"
+
+
+def list_taken_for_others(standing: Standing) -> Iterator[str]:
+    """That files which Spark takes for too old are none of the query's, where there are any; one line each."""
+    for source_id, again in standing.observed.files_again.items():
+        told = describe_left_out(source_id, again)
+        if told is not None:
+            yield f"the assumption that {told}"
 
 
 def _get_log_offset(offset: SourceOffset | None) -> int:

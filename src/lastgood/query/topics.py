@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.observation import Observation
 from lastgood.query.spans import find_orphan
-from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, TopicFacts
 from lastgood.sources.kafka.retention import (
     FROM_THE_FIRST_MS,
     MAX_CLOCK_SKEW_MS,
@@ -18,6 +20,8 @@ from lastgood.sources.kafka.retention import (
     TopicIdentity,
     identify_topic,
 )
+
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
 
 
 def collect_offset_entries(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
@@ -145,7 +149,16 @@ def identify(
     by_time = found.identity is TopicIdentity.SAME and recorded_id is None and not is_same_topic
     if by_time and reads[0].batch_timestamp_ms > facts.asked_at_ms + MAX_CLOCK_SKEW_MS:
         return IdentityAnswer(TopicIdentity.UNKNOWN, "the newest plan is dated after now: times tell nothing")
+    if found.identity is TopicIdentity.SAME and not is_same_topic:
+        return replace(found, assumes=_explain_times(facts.topics[name], recorded_id))
     return found
+
+
+def _explain_times(topic: TopicFacts, recorded_id: str | None) -> str | None:
+    """What is left open where only the times of records say that a topic is the same; None if something proves it."""
+    if None not in (recorded_id, topic.topic_id) or topic.config.get(_TIMESTAMP_TYPE) == "LogAppendTime":
+        return None
+    return "no id tells it, and the times of its records are set by producers, so that what was copied keeps its own"
 
 
 def _find_ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:

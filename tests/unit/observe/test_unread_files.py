@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from planning import SPARK, changes, delta, drafted, known
 
 from lastgood.checkpoint.file_logs import SourceFile, make_source_log_entry
+from lastgood.diagnosis.engine import diagnose
 from lastgood.observe import unread_files as module
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.observe.unread_files import find_files_after, find_unread_files
+from lastgood.planning.goals.values import ResumeGoal
+from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import FileState
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -18,6 +23,13 @@ from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 @pytest.fixture
 def builder(tmp_path: Path) -> CheckpointBuilder:
     return CheckpointBuilder(tmp_path / "checkpoint", FileInput(folder=f"file://{tmp_path}/input", per_batch=2))
+
+
+def put(folder: Path, number: int) -> None:
+    """The file of that number, as its log names it."""
+    file, time_s = folder / f"f{number:03d}.json", 1_790_000_000 + number
+    file.touch()
+    os.utime(file, (time_s, time_s))
 
 
 def evidence(builder: CheckpointBuilder) -> OpenQuery:
@@ -53,6 +65,30 @@ def test_files_above_the_newest_committed_plan_are_looked_up(builder: Checkpoint
     assert states(builder) == [(3, FileState.PRESENT)]
     there.unlink()
     assert states(builder) == [(3, FileState.MISSING)]
+
+
+def test_files_of_every_plan_above_the_newest_commit_are_looked_up(builder: CheckpointBuilder) -> None:
+    builder.run(1)
+    builder.plan()
+    builder.plan()
+    assert states(builder) == [(1, FileState.MISSING)] * 2 + [(2, FileState.MISSING)] * 2
+
+
+def test_plan_below_the_newest_that_runs_again_lacks_the_files_that_are_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "input"
+    folder.mkdir()
+    builder = CheckpointBuilder(tmp_path / "checkpoint", FileInput(folder=f"file://{folder}"))
+    builder.run(1)
+    builder.plan()
+    builder.plan()
+    put(folder, 2)
+    observed = known(builder.folder, delta(0), files=find_unread_files(evidence(builder)))
+    found = drafted(observed, ResumeGoal())
+    assert changes(found) == {"offsets/2": "set aside"}
+    assert found.guarantee is Guarantee.LOSSY
+    assert f"source 0: file://{folder}/f001.json is missing" in found.rests_on
+    gone = [each for each in diagnose(observed, SPARK).findings if each.condition.name == "SOURCE_FILES_GONE"]
+    assert gone == []  # the newest plan reads another file, which is there
 
 
 def test_plan_that_cannot_be_read_does_not_hide_them(builder: CheckpointBuilder) -> None:

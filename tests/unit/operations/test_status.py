@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import list_statuses_below, status
 from lastgood.query.kafka import Losing
 from lastgood.query.sinks import Agreement
+from lastgood.recovery.plans import make_plan
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -121,6 +123,30 @@ def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem
     )
     assert found.problems == (f"{problem}: {finding.effect}",)
     assert found.to_json()["findings"][0] == finding.to_json()
+
+
+def test_file_that_came_again_is_told_as_diagnose_tells_it(checkpoint: Path) -> None:
+    """No batch reads it, or one reads it once more: a plan is not exact then."""
+    CheckpointBuilder(checkpoint, files(checkpoint.parent, 2)).run(2)
+    target = resolve_target(str(checkpoint))
+    found, report = status(target), diagnose(target)
+    (finding,) = (each for each in report.findings if each.condition.name == "SOURCE_FILE_IGNORED")
+    assert found.to_json()["findings"] == [finding.to_json()]
+    assert found.to_json()["unknowns"] == list(report.restart.unknowns)
+    assert [each.split()[0] for each in found.to_json()["warnings"]] == ["SOURCE_FILE_IGNORED"]
+
+
+def test_file_that_came_too_late_is_among_what_is_not_known(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint, files(checkpoint.parent, 2)).run(2)
+    late = checkpoint.parent / "late.json"
+    late.touch()
+    os.utime(late, (1_780_000_000, 1_780_000_000))
+    target = resolve_target(str(checkpoint))
+    told = [each for each in status(target).to_json()["unknowns"] if "late.json" in each]
+    assert len(told) == 1
+    assert "is not for source 0, whose log does not name what lies there" in told[0]
+    assert told[0] in diagnose(target).restart.unknowns
+    assert told[0].replace("whether", "the assumption that", 1) in make_plan(target).rests_on
 
 
 def files(folder: Path, count: int) -> FileInput:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
+from planning import SPARK, broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -317,3 +317,85 @@ def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(t
         ResumeGoal(),
     )
     assert "the topic that was read" not in lines(same)
+
+
+def leave_out(folder: Path, number: int, **left: dict[int, int]) -> None:
+    """A plan names these topics and partitions alone, as with `failOnDataLoss=false`."""
+    plan = folder / f"offsets/{number}"
+    head = plan.read_text().splitlines()[:2]
+    plan.write_text("\n".join([*head, KafkaOffset(left).to_text()]))
+
+
+@pytest.mark.parametrize("facts", [KEPT, broker((0, 40)), None])
+def test_partition_that_a_batch_has_left_out_is_not_called_exact(tmp_path: Path, facts: KafkaFacts | None) -> None:
+    """What was unread there is lost, or all of it is read again as soon as it is back."""
+    query(tmp_path, 4)
+    leave_out(tmp_path, 3, orders={0: 20})
+    observed = known(tmp_path, delta(3), kafka=facts)
+    found = drafted(observed, ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert "SOURCE_PARTITIONS_GONE offsets/3: Batch 3 was committed without orders-1" in lines(found)
+    told = drafted(replace(observed, rewritten={3: "a recovery"}), ResumeGoal())
+    assert told.guarantee is (TWICE if facts is KEPT else EXACT)  # it is there again, and is read from its beginning
+
+
+def test_partition_that_was_left_out_long_ago_and_is_back_comes_twice(tmp_path: Path) -> None:
+    """No plan that is read names it any more; where the source began does."""
+    query(tmp_path, 3)
+    for number in range(3):
+        leave_out(tmp_path, number, orders={0: 5 * number + 5})
+    (tmp_path / "offsets/0").unlink()
+    found = drafted(known(tmp_path, delta(2), kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "The query began with orders-1, and a batch has left it out since" in lines(found)
+    assert drafted(known(tmp_path, delta(2), kafka=broker((0, 40))), ResumeGoal()).guarantee is EXACT
+
+
+def test_topic_that_a_pattern_has_left_out_was_gone(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    (tmp_path / "sources/0/0").write_bytes(b'\0v1\n{"orders":{"0":0},"returns":{"0":0}}')
+    for number in range(3):
+        leave_out(tmp_path, number, orders={0: 5 * number + 5}, returns={0: 5 * number + 5})
+    leave_out(tmp_path, 3, orders={0: 20})
+    observed = known(tmp_path, delta(3), kafka=broker((0, 40)))
+    assert drafted(observed, ResumeGoal()).guarantee is TWICE  # it may have been given up
+    assert drafted(replace(observed, is_pattern=True), ResumeGoal()).guarantee is LOSSY
+
+
+def with_old_records(**others: object) -> KafkaFacts:
+    """A topic that was created again and filled with copies that kept their times: none is newer than any plan."""
+    nothing = {"orders": {0: FoundRecord(), 1: FoundRecord()}}
+    times = [*range(STARTED_MS + 1, STARTED_MS + 3000, 1000), STARTED_MS + 2001 + MAX_CLOCK_SKEW_MS]
+    facts = broker((0, 1000), (0, 1000), topic_id="now")
+    topic = replace(facts.topics["orders"], **others)  # type: ignore[arg-type]
+    first_at = dict.fromkeys(times, nothing)
+    return replace(facts, asked_at_ms=STARTED_MS + 10_000, topics={"orders": topic}, first_at=first_at)
+
+
+def test_topic_that_only_the_times_of_its_records_tell_is_an_assumption(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    observed = known(tmp_path, delta(2), kafka=with_old_records())
+    for goal in (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands")):
+        found = drafted(observed, goal)
+        assert found.guarantee is EXACT
+        assert "the assumption that orders is the topic that was read: no id tells it, and the times" in lines(found)
+    (unknown,) = (each for each in judge(observed, SPARK).restart.unknowns if "orders" in each)
+    assert unknown.startswith("whether orders is the topic that was read: no id tells it")
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_same_topic"),
+    [
+        (with_old_records(config={"message.timestamp.type": "LogAppendTime"}), False),
+        (replace(with_old_records(), topic_ids_before={"orders": "now"}), False),
+        (with_old_records(), True),
+    ],
+    ids=["the broker sets the times", "an id tells it", "a person tells it"],
+)
+def test_topic_that_is_proven_to_be_the_same_is_no_assumption(
+    tmp_path: Path, facts: KafkaFacts, is_same_topic: bool
+) -> None:
+    query(tmp_path, 3)
+    observed = known(tmp_path, delta(2), kafka=facts, is_same_topic=is_same_topic)
+    assert "is the topic that was read" not in lines(drafted(observed, ResumeGoal()))
+    assert not any("orders" in each for each in judge(observed, SPARK).restart.unknowns)

@@ -17,6 +17,7 @@ from lastgood.planning.repairs.repair import Repair, Work, copy_from_mirror, nam
 from lastgood.planning.repairs.sinks import retire_orphan
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import SinkView
+from lastgood.query.source_logs import find_logs_behind
 
 
 def repair_newest_plan(work: Work) -> Repair | None:
@@ -188,11 +189,14 @@ def _may_lack(reading: SinkView, batch_id: int) -> bool:
 
 
 def repair_source_logs(work: Work) -> Repair | None:
-    """A source's own log has a hole or a damaged entry that stops the start, and the mirror has it."""
+    """A source's own log has a hole or a damaged entry that stops the start, or lost its end; the mirror has it."""
     stop = work.standing.restart.stop
-    if work.standing.runs or stop is None or not stop.subject.startswith(f"{SOURCES}/"):
+    if work.standing.runs:
+        name = next(iter(find_logs_behind(work.standing.checkpoint)), None)
+    else:
+        name = stop.subject.split("/")[1] if stop and stop.subject.startswith(f"{SOURCES}/") else None
+    if name is None:
         return None
-    name = stop.subject.split("/")[1]
     folder = f"{SOURCES}/{name}"
     log = next((log for log in work.standing.checkpoint.sources if log.name == name), None)
     sound: set[str] = set()

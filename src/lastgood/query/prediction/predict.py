@@ -277,6 +277,7 @@ class _Start:
             return
         self._batch = batch + 1
         try:
+            self._require_progress(batch)
             self._plan_kafka(batch)
         except StoppedError as stopped:
             self._next_stop = stopped.stop

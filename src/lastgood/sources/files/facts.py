@@ -106,6 +106,8 @@ class WrittenAgain:
     """How many of the files that were read lie in a folder that was listed."""
     of: int
     """How many were read."""
+    left_out: tuple[str, ...] = ()
+    """Files beside them, named alike, that no entry of the log names and that are too old to be taken for new."""
 
     def by_fate(self) -> dict[Then, list[FileFacts]]:
         """The files by what Spark does with them; no entry where there is none."""
@@ -144,3 +146,18 @@ def describe_assumed_max_age(source_id: str, least_ms: int) -> str:
     """What is taken to be so of an option that neither checkpoint nor recorder tells, in words."""
     hours = f"{least_ms / 3_600_000:,.2f} hours or more, as Spark's default of seven days is"
     return f"maxFileAge of source {source_id}, which no file records, is {hours}"
+
+
+def describe_left_out(source_id: str, again: WrittenAgain) -> str | None:
+    """What is taken to be so of files that lie beside those that were read, in words; None where there are none.
+
+    By which pattern a source chooses its files no file tells, so that these may be of another query.
+    """
+    if not again.left_out:
+        return None
+    count = len(again.left_out)
+    which = f"{again.left_out[0]} is" if count == 1 else f"{count:,} files, such as {again.left_out[0]}, are"
+    return (
+        f"{which} not for source {source_id}, whose log does not name what lies there: older than the newest that it"
+        " has read by more than maxFileAge (seven days unless set), it is never read"
+    )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError, explain_error
-from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
+from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, WrittenAgain
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Entry, Location, Storage, open_storage, parse_location
 
@@ -70,6 +71,7 @@ def find_written_again(
     *,
     open_at: Callable[[Location], Storage] = open_storage,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    is_whole: bool = True,
 ) -> WrittenAgain:
     """Look which files were written again after they were read, by listing the folders that were read last.
 
@@ -80,6 +82,7 @@ def find_written_again(
         up_to: The entry up to which they were read. Those behind it wait; Spark goes by their times as well.
         open_at: Gives access to the storage of a folder.
         timeout_seconds: For all folders together.
+        is_whole: Whether `logged` is all of the log: else nobody can say of a file that it is not named there.
 
     Raises:
         ExtraMissingError: the library for a storage is not installed.
@@ -101,10 +104,13 @@ def find_written_again(
         deadline=Deadline.after(timeout_seconds),
         subject="the folders of the source",
     )
-    found, looked_at = [], 0
-    for (_, files), answer in zip(asked, answers, strict=True):
+    found, looked_at, left_out = [], 0, []
+    for (folder, files), answer in zip(asked, answers, strict=True):
         times = answer.value or {}
-        there = [(file, times[name]) for file in files if (name := unquote(file.path).rpartition("/")[2]) in times]
+        if is_whole:
+            named_here = {_get_name(path) for path in newest if path.rpartition("/")[0] == folder}
+            left_out += [f"{folder}/{name}" for name in _list_too_old(times, named_here, newest_ms)]
+        there = [(file, times[name]) for file in files if (name := _get_name(file.path)) in times]
         looked_at += len(there)
         found += [
             FileFacts(file, FileState.CHANGED, now_ms)
@@ -112,7 +118,25 @@ def find_written_again(
             if not _is_same_time(now_ms, file.timestamp_ms)
         ]
     found.sort(key=lambda each: each.modified_ms or 0, reverse=True)
-    return WrittenAgain(tuple(found), newest_ms, looked_at, len(named))
+    return WrittenAgain(tuple(found), newest_ms, looked_at, len(named), tuple(left_out))
+
+
+def _get_name(path: str) -> str:
+    return unquote(path).rpartition("/")[2]
+
+
+def _list_too_old(times: Mapping[str, int], named: Collection[str], newest_ms: int) -> list[str]:
+    """The files of a folder that are named as those that were read, and that Spark takes for too old."""
+    endings = {PurePosixPath(name).suffix for name in named}
+    oldest_ms = newest_ms - MAX_FILE_AGE_DEFAULT_MS
+    return sorted(
+        name
+        for name, modified_ms in times.items()
+        if modified_ms < oldest_ms
+        and name not in named
+        and not name.startswith(("_", "."))
+        and PurePosixPath(name).suffix in endings
+    )
 
 
 class _Storages:

@@ -148,6 +148,8 @@ class IdentityAnswer:
     because: str
     partitions: tuple[int, ...] = ()
     """Those that show it."""
+    assumes: str | None = None
+    """On what it rests that nobody proves; None if on nothing."""
 
 
 @dataclass(frozen=True, slots=True)

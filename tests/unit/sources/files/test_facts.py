@@ -7,7 +7,15 @@ import pytest
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError
-from lastgood.sources.files.facts import FileFacts, FileState, Then, list_never_found_again, predict_file
+from lastgood.sources.files.facts import (
+    FileFacts,
+    FileState,
+    Then,
+    WrittenAgain,
+    describe_left_out,
+    list_never_found_again,
+    predict_file,
+)
 from lastgood.sources.files.folders import ask_files, find_written_again, locate_file
 from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError
 
@@ -176,6 +184,18 @@ def test_what_the_log_holds_for_a_later_batch_makes_a_name_forgotten_and_is_no_f
     found = find_written_again([SourceFile((tmp_path / "read").as_uri(), DAY_MS, 0), waits], 0)
     assert [each.file.log_id for each in found.by_fate()[Then.READ_AGAIN]] == [0]
     assert (found.newest_ms, found.of) == (20 * DAY_MS, 1)
+
+
+def test_file_that_came_too_late_to_be_taken_for_new_is_found(tmp_path: Path) -> None:
+    ages = {"read.json": 20, "waits.json": 30, "late.json": 22, "new.json": 24, "late.csv": 1, "_late.json": 1}
+    for name, days in ages.items():
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (days * 86_400, days * 86_400))
+    read = [SourceFile((tmp_path / name).as_uri(), ages[name] * DAY_MS, n) for n, name in enumerate(list(ages)[:2])]
+    late = (tmp_path / "late.json").as_uri()
+    assert find_written_again(read, 0).left_out == (late,)
+    assert find_written_again(read, 0, is_whole=False).left_out == ()
+    assert describe_left_out("0", WrittenAgain((), 0, 0, 0)) is None
 
 
 def test_only_the_folders_that_were_read_last_are_listed(tmp_path: Path) -> None:
