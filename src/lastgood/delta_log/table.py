@@ -154,6 +154,19 @@ def read_table_log(
     return replace(found, contested=reader.contested(checkpoint, commits))
 
 
+def read_commits(
+    storage: Storage, table: Location, versions: Sequence[int], *, deadline: Deadline
+) -> list[TableCommit]:
+    """The commits of these versions, of those that are there and can be read.
+
+    Raises:
+        StorageError: the storage does not answer, or does not let us look.
+    """
+    reader = _Reader(storage, table / DELTA_LOG, deadline)
+    answers = [answer for version in versions for answer in reader.answers(range(version, version + 1))]
+    return [answer for answer in answers if isinstance(answer, TableCommit)]
+
+
 def _find_newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
     """What speaks for versions above the newest that is there; None if nothing does.
 

@@ -26,6 +26,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE
+from lastgood.query.source_tables import find_written_anew
 from lastgood.query.spans import SourceStand, Span, find_orphan, list_spans, list_stands
 from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
 from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, list_never_found_again
@@ -294,6 +295,17 @@ def _check_versions(
         )
         found = {**evidence, "offset": end.to_text()}
         yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, table.location, effect, found, command)
+        return
+    anew = find_written_anew(observed.checkpoint, stand.source_id, table)
+    if anew is not None and anew.batch_id not in observed.rewritten:
+        seconds = (anew.written_ms - anew.planned_ms) / 1000
+        effect = (
+            f"Version {anew.version} was written {seconds:,.0f} seconds after batch {anew.batch_id} was planned, which has"
+            " read one of that number: the table was put back, and what was written again under numbers that were read"
+            " is not read."
+        )
+        times = {"version": anew.version, "written_at_ms": anew.written_ms, "planned_at_ms": anew.planned_ms}
+        yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, table.location, effect, {**evidence, **times}, command)
         return
     asked = can_serve(table, start or end)
     if asked.serving is Serving.UNKNOWN:

@@ -22,7 +22,8 @@ SOURCE_OFFSET_WENT_BACK = Condition(
     "an offset is behind one that came before it",
     """\
 Offsets only grow while a source is what it was. They go back if a topic was deleted and created again, if its log
-was cut by an unclean election, if a Delta table was made anew or its log cut, or if somebody has edited a plan.
+was cut by an unclean election, if a Delta table was made anew, put back from a copy, or its log cut, or if somebody has
+edited a plan.
 
 Where the source now ends below the position of the query, Spark stops while it plans, with the plan written already
 (`Partition …'s offset was changed from 20 to 17`). With `failOnDataLoss=false` it takes the lower offset without a

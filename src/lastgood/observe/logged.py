@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from lastgood.observe.surroundings import TIMEOUT_SECONDS
 from lastgood.redaction import hide_login
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, make_unknown_evidence
 from lastgood.sinks.opening import split_kind
-from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.delta.facts import DeltaFacts, find_newest_read
 from lastgood.sources.delta.table import ask_delta
 from lastgood.sources.kinds import is_told_as_table
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
@@ -96,15 +96,17 @@ def ask_tables(query: OpenQuery, logged: LoggedQuery | None) -> Mapping[str, Del
         is_alone = len(lines) == len(told) == 1
         places = {source.location for source in told if is_alone or _find_table_id(source) == offset.table_id}
         if len(places) == 1:
-            found[source_id] = _ask_table(str(places.pop()), open_named(query))
+            newest_read = find_newest_read(offset)
+            versions = () if newest_read is None else (newest_read,)
+            found[source_id] = _ask_table(str(places.pop()), open_named(query), versions)
     return found
 
 
-def _ask_table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
+def _ask_table(location: str, open_at: Callable[[Location], Storage], versions: Sequence[int]) -> DeltaFacts:
     """What a table still serves; nobody asked for it by name, so that it cannot be looked at is an answer."""
     try:
         place = parse_location(location)
-        return ask_delta(open_at(place), place, timeout_seconds=TIMEOUT_SECONDS)
+        return ask_delta(open_at(place), place, versions=versions, timeout_seconds=TIMEOUT_SECONDS)
     except (LocationInvalidError, ExtraMissingError, StorageError) as error:
         return DeltaFacts(location, exists=None, unknown=str(error))
 

@@ -29,7 +29,7 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.storage.reading import LocalStorage, parse_location
-from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 INFO, WARNING, ERROR = Severity
 TABLE = "5b92bbb6-0931-49c1-8dc1-a9e6344ea1c6"
@@ -237,6 +237,23 @@ def table(earliest: int | None = 0, latest: int | None = 9, **others: Any) -> di
 def test_table_that_has_what_is_asked_for_is_healthy(tmp_path: Path) -> None:
     query(tmp_path, delta(4), delta(6), committed=2)
     assert find(tmp_path, tables=table(4)) == []
+
+
+@pytest.mark.parametrize("committed", [1, 2])
+@pytest.mark.parametrize(("end", "version"), [(delta(6), 5), (delta(6, 3), 6), (delta(5, starting=True), 5)])
+def test_version_that_is_younger_than_the_plan_that_read_it_is_another_one(
+    tmp_path: Path, end: DeltaOffset, version: int, committed: int
+) -> None:
+    query(tmp_path, delta(4), end, committed=committed)
+    planned_ms = STARTED_MS + 1000
+    late = planned_ms + 6 * 60 * 1000
+    (found,) = find(tmp_path, tables=table(written_ms={version: late}))
+    assert told([found]) == [("SOURCE_OFFSET_WENT_BACK", ERROR)]
+    assert (found.evidence["version"], found.evidence["written_at_ms"]) == (version, late)
+    assert "360 seconds after batch 1 was planned" in found.effect
+    for others in ({version: planned_ms + 60_000}, {version: planned_ms - DAY_MS}, {}):  # clocks differ; or not told
+        assert find(tmp_path, tables=table(written_ms=others)) == []
+    assert find(tmp_path, tables=table(written_ms={version: late}), rewritten={1: "r"}) == []
 
 
 def test_log_must_reach_back_to_where_the_last_committed_batch_began(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.listing import DeltaLogListing
@@ -28,6 +29,9 @@ class DeltaFacts:
     latest_version: int | None = None
     checkpoint_versions: tuple[int, ...] = ()
     """Versions whose whole state can be had without older commit files."""
+    written_ms: Mapping[int, int] = field(default_factory=dict)
+    """When versions were written that somebody asked about, by the clock of the writer; those whose commit is there and
+    tells it."""
     exists: bool | None = True
     """None: unknown."""
     unknown: str | None = None
@@ -62,8 +66,10 @@ class DeltaServing:
     """Versions that are needed and gone; `failOnDataLoss=false` skips them without a word."""
 
 
-def make_facts(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
-    """What a listing of the log shows."""
+def make_facts(
+    location: str, listing: DeltaLogListing, table_id: str | None, written_ms: Mapping[int, int]
+) -> DeltaFacts:
+    """What a listing of the log shows, and when some of its versions were written."""
     unbroken = listing.unbroken
     earliest_version = unbroken.start if unbroken else None
     return DeltaFacts(
@@ -71,6 +77,7 @@ def make_facts(location: str, listing: DeltaLogListing, table_id: str | None) ->
         table_id=table_id,
         earliest_version=earliest_version,
         latest_version=listing.newest,
+        written_ms=written_ms,
         checkpoint_versions=tuple(checkpoint.version for checkpoint in listing.checkpoints),
     )
 
@@ -95,6 +102,13 @@ def can_serve(facts: DeltaFacts, start: DeltaOffset) -> DeltaServing:
         because = f"the table was created again: its id was {start.table_id} and is {facts.table_id}"
         return DeltaServing(Serving.NO, because)
     return _has_versions(facts, start, facts.latest_version)
+
+
+def find_newest_read(offset: DeltaOffset) -> int | None:
+    """The newest version of which something is read at an offset; None before the first."""
+    is_begun = offset.is_starting_version or offset.index >= 0
+    version = offset.table_version if is_begun else offset.table_version - 1
+    return version if version >= 0 else None
 
 
 def find_starting_version(offset: DeltaOffset) -> int | None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.actions import TableCommit
-from lastgood.delta_log.table import read_table_log
+from lastgood.delta_log.table import read_commits, read_table_log
 from lastgood.errors import StorageError, explain_error
 from lastgood.sources.delta.facts import DeltaFacts, make_facts
 from lastgood.storage.parallel import Deadline, ask_all
@@ -18,8 +18,20 @@ from lastgood.storage.reading import Location, Storage, parse_location
 TIMEOUT_SECONDS = 10.0
 
 
-def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIMEOUT_SECONDS) -> DeltaFacts:
+def ask_delta(
+    storage: Storage,
+    table: Location,
+    *,
+    versions: Sequence[int] = (),
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> DeltaFacts:
     """Look what the log of a table still holds, within a time limit.
+
+    Args:
+        storage: From `open_storage(table)`.
+        table: The folder that holds `_delta_log`.
+        versions: Of these it is asked when they were written.
+        timeout_seconds: How long to wait.
 
     Raises:
         ExtraMissingError: the log is cleaned up, and pyarrow, to read its checkpoint, is not installed.
@@ -27,6 +39,7 @@ def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIM
     deadline = Deadline.after(timeout_seconds)
     try:
         log = read_table_log(storage, table, deadline=deadline, commits_max=1)
+        commits = read_commits(storage, table, versions, deadline=deadline)
     except StorageError as error:
         return DeltaFacts(str(table), exists=None, unknown=explain_error(error))
     if log is None:
@@ -36,7 +49,8 @@ def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIM
     if log.unjudged is not None:
         because = log.unknown or log.unjudged
         return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
-    return make_facts(str(table), log.listing, log.metadata.table_id if log.metadata else None)
+    written_ms = {each.version: each.timestamp_ms for each in commits if each.timestamp_ms is not None}
+    return make_facts(str(table), log.listing, log.metadata.table_id if log.metadata else None, written_ms)
 
 
 def ask_data_files(

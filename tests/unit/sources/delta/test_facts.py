@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.listing import name_commit
-from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve, find_starting_version
+from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve, find_newest_read, find_starting_version
 from lastgood.sources.delta.table import ask_data_files, ask_delta, locate_data_file
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 
@@ -48,6 +48,21 @@ def test_facts_tell_which_versions_are_left(table: Path) -> None:
     clean_up(table, 4)
     assert ask(table).earliest_version == 4
     assert ask(table).table_id == facts.table_id
+
+
+def test_facts_tell_when_versions_were_written_that_are_asked_about(table: Path) -> None:
+    told = {each["version"]: each["timestamp"] for each in DeltaTable(table).history()}
+    clean_up(table, 4)
+    facts = ask_delta(LocalStorage(), parse_location(str(table)), versions=(3, 4, 9, 12))
+    assert facts.written_ms == {4: told[4], 9: told[9]}
+
+
+@pytest.mark.parametrize(
+    ("read", "newest"),
+    [(offset(0), None), (offset(3), 2), (offset(3, 0), 3), (offset(3, starting=True), 3), (offset(3, -20), 2)],
+)
+def test_newest_version_that_is_read_at_an_offset(read: DeltaOffset, newest: int | None) -> None:
+    assert find_newest_read(read) == newest
 
 
 def test_table_that_is_not_there_or_is_damaged_is_an_answer(table: Path, tmp_path: Path) -> None:
