@@ -52,8 +52,8 @@ def find_sinks(observed: Observation, restart: Restart) -> Iterator[Finding]:
 
 def _check_not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
-    if sink.known or (sink.traits.keeps_log and sink.skips_known):
-        return
+    if sink.known or (sink.traits.keeps_log and sink.skips_known) or reading.possible_names:
+        return  # names are told by `_check_others`
     if orphan is None:
         twice = ""
     else:
@@ -87,8 +87,8 @@ def _check_shows_none(reading: SinkReading) -> Iterator[Finding]:
 def _check_would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
     sink, orphan, numbers = reading.sink, reading.orphan, reading.would_drop
-    if not numbers:
-        return
+    if not numbers or reading.possible_names:
+        return  # names are told by `_check_others`
     if orphan is not None and reading.is_planned_anew:
         yield _make_planned_anew(reading, orphan)
         return
@@ -321,7 +321,7 @@ def _check_others(reading: SinkReading) -> Iterator[Finding]:
     if not rest:
         return
     stands = {reading.committed, NONE if reading.orphan is None else reading.orphan} - {NONE}
-    is_none = reading.shows_none and not candidates
+    is_none = (reading.shows_none or bool(reading.possible_names)) and not candidates
     level = Severity.WARNING if is_none and not stands.intersection(apps.values()) else Severity.INFO
     effect = "If one of them is a former checkpoint of this application, what both have read is in the sink twice."
     if is_none and reading.done > NONE:
@@ -348,7 +348,7 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
     if sink.dedupe_key is not DedupeKey.QUERY_ID or reading.done == NONE:
         return {}
     is_lost = not isinstance(reading.observed.checkpoint.query, QueryMetadata)
-    if reading.shows_none or is_lost:
+    if reading.shows_none or reading.possible_names or is_lost:
         stands = {reading.committed, reading.done, NONE if reading.orphan is None else reading.orphan} - {NONE}
         return {name: last for name, last in queries.items() if last in stands}
     first = min((each.batch_id for each in sink.batches), default=0)
@@ -360,7 +360,8 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
 def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
     evidence = {"former_ids": dict(candidates)}
     highest = max(candidates.values())
-    if not reading.shows_none and isinstance(reading.observed.checkpoint.query, QueryMetadata):
+    is_none = reading.shows_none or bool(reading.possible_names)
+    if not is_none and isinstance(reading.observed.checkpoint.query, QueryMetadata):
         first = min(each.batch_id for each in reading.sink.batches)
         is_twice = highest == first
         effect = f"The id changed with batch {first}" + (
@@ -369,7 +370,7 @@ def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Fin
         level = Severity.ERROR if is_twice else Severity.INFO
         return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.inspect(first), level)
     orphan = reading.orphan
-    if orphan is not None and highest == orphan:
+    if orphan is not None and highest == orphan and reading.may_have_rows([orphan]):
         effect = (
             f"The sink holds batch {orphan} under the old id and does not recognise it: its rows are written twice."
         )

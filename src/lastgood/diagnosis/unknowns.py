@@ -9,6 +9,7 @@ from lastgood.diagnosis.rules_links import select_links_that_matter
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import find_planned_anew
+from lastgood.query.sinks import judge_name
 from lastgood.sources.files.facts import describe_assumed_max_age, describe_left_out, find_least_age_to_hold
 from lastgood.sources.kafka.retention import TopicIdentity
 
@@ -48,7 +49,7 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:
-    for sink in observed.sinks:
+    for sink in (judge_name(observed.checkpoint, each) for each in observed.sinks):
         if not sink.known:
             yield f"{sink.location}: what it shows: {sink.because}"
         elif sink.presumed_app_id is not None:

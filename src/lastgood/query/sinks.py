@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -15,12 +15,14 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.sink_batches import Held, Origin, find_held_batches, find_planned_anew, is_reading_nothing
 from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.ranges import find_planned_ranges, ranges_to_json
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 NONE = -1
 """Below the first batch."""
+
+_NAMED_MAX = 5
 
 
 class Shown(enum.Enum):
@@ -123,7 +125,18 @@ class SinkView:
     @property
     def marked(self) -> int:
         """By a mark that is seen, be it the last one or not, the sink drops batches up to this one; `NONE`: by none."""
-        return NONE if self.sink.skips_up_to is None else self.sink.skips_up_to
+        if self.sink.skips_up_to is not None:
+            return self.sink.skips_up_to
+        names = self.possible_names
+        own = [last for last in names.values() if last in (self.committed, self.planned)]
+        return max(own or names.values(), default=NONE)
+
+    @property
+    def possible_names(self) -> Mapping[str, int]:
+        """Names under which the query may write here, with their marks; none where that is settled."""
+        if self.sink.skips_known or self.sink.last_batch is not None:
+            return {}
+        return _list_possible_names(self.checkpoint, self.sink)
 
     @property
     def shows_none(self) -> bool:
@@ -333,9 +346,32 @@ def make_sink_views(
     for span in list_spans(checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
+    seen = [judge_name(checkpoint, sink) for sink in sinks]
     return [
-        SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks
+        SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in seen
     ]
+
+
+def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
+    """What a sink says that knows nothing of the query by the name it was asked for, and others by their names.
+
+    A function writes under a name of its own, and the sink drops what comes under that: nobody knows what the query
+    has written there, nor what would be dropped. A name that a person gives is doubted only where batches are done.
+    """
+    shows_none = sink.known and sink.last_batch is None and sink.skips_up_to is None and not sink.batches
+    is_told = sink.dedupe_key is DedupeKey.APP_ID and checkpoint.last_committed is None
+    names = _list_possible_names(checkpoint, sink)
+    if not shows_none or is_told or not names:
+        return sink
+    listed = ", ".join(sorted(names)[:_NAMED_MAX])
+    because = f"{sink.because}; whether the query writes there as {listed} nobody says (--txn-app-id)"
+    return replace(sink, known=False, skips_known=False, because=because, complete_from=None)
+
+
+def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
+    """Names of applications, and of what looks like a query but stands where the batch does that runs again."""
+    orphan = checkpoint.orphan
+    return {name: last for name, last in sink.others.items() if not is_query_id(name) or last == orphan}
 
 
 def judge_shown_at_last(

@@ -6,7 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import SPARK, broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
+from planning import (
+    SPARK,
+    broker,
+    carried_out,
+    delta,
+    drafted,
+    files,
+    known,
+    mirror_of,
+    query,
+    read,
+    silent,
+    written_ms,
+)
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -14,7 +27,7 @@ from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
-from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
+from lastgood.sinks.evidence import START_MS, CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
@@ -399,3 +412,22 @@ def test_topic_that_is_proven_to_be_the_same_is_no_assumption(
     observed = known(tmp_path, delta(2), kafka=facts, is_same_topic=is_same_topic)
     assert "is the topic that was read" not in lines(drafted(observed, ResumeGoal()))
     assert not any("orders" in each for each in judge(observed, SPARK).restart.unknowns)
+
+
+@pytest.mark.parametrize(
+    ("others", "key"),
+    [
+        ({"my-app": 3, "their-app": 9}, DedupeKey.QUERY_ID),
+        ({"my-app": 3, FORMER: 9}, DedupeKey.QUERY_ID),
+        ({FORMER: 3}, DedupeKey.QUERY_ID),  # which a function may give as its `txnAppId`
+        ({"my-app": 3}, DedupeKey.APP_ID),  # asked by a name that was not spelled right
+    ],
+)
+def test_number_that_a_table_may_have_under_another_name_is_not_given_to_a_new_plan(
+    tmp_path: Path, others: dict[str, int], key: DedupeKey
+) -> None:
+    query(tmp_path, 3, orphan=True)
+    shared = replace(delta(None, batches=(), others=others), dedupe_key=key)
+    found = drafted(known(tmp_path, shared, kafka=KEPT), ReplanGoal())
+    assert found.guarantee is TWICE
+    assert carried_out(tmp_path, found).last_planned == 3, "batch 3 would be dropped, whatever it reads"
