@@ -184,6 +184,11 @@ def _check_rolled_back(reading: SinkReading) -> Iterator[Finding]:
     empty = {each.batch_id for each in sink.batches if each.row_count == 0}
     holes = reading.may_have_rows(batch_id for batch_id in sink.holes if batch_id not in empty)
     is_high = sink.known and reading.skips > reading.shown
+    perhaps = reading.perhaps_gone()
+    if perhaps and not is_high:
+        effect = f"The rows of {name_batches(perhaps)} may be gone from the sink: {sink.unclear}."
+        doubt = {"mark": sink.skips_up_to, "taken_back": perhaps[:_SHOWN_MAX]}
+        yield reading.finding(conditions.SINK_ROLLED_BACK, effect, doubt, reading.status(), Severity.WARNING)
     if not is_high and not holes:
         return
     # as wide as a mark is high
@@ -220,21 +225,27 @@ def _check_dropped(reading: SinkReading) -> Iterator[Finding]:
 
 
 def _check_missing(reading: SinkReading) -> Iterator[Finding]:
-    """Batches below the newest that it shows, of which it shows nothing at all."""
-    sink = reading.sink
-    shown = {each.batch_id for each in sink.batches}
-    if not sink.known or not shown or sink.complete_from is None or sink.traits.keeps_log:
-        return
-    since = max(sink.complete_from, min(shown))  # below its first batch stands what another query id has written
-    inside = (batch_id for batch_id in reading.batches_done(since, reading.shown) if batch_id not in shown)
-    missing = reading.may_have_rows(inside)
-    if missing:
+    """Batches up to the newest that it shows, of which it shows nothing at all."""
+    missing, before = reading.absent(), reading.absent_before()
+    evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": reading.sink.complete_from}
+    if missing and reading.has_every_mark:
         effect = (
             f"The rows of {name_batches(missing)} are not in it, though later ones are, and no start brings them back."
         )
-        level = None if reading.has_every_mark else Severity.WARNING
-        evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": sink.complete_from}
-        yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), level)
+        yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]))
+    elif missing:
+        unless = "their rows are not in it, unless there were none"
+        effect = f"It shows nothing of {name_batches(missing)}, though later ones are there: {unless}."
+        yield reading.finding(
+            conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), Severity.WARNING
+        )
+    if before:
+        unless = "their rows are not in it, unless they were written without a mark"
+        effect = f"It shows nothing of {name_batches(before)}, which are older than all that it shows: {unless}."
+        told = {**evidence, "missing": before[:_SHOWN_MAX]}
+        yield reading.finding(
+            conditions.SINK_BATCHES_MISSING, effect, told, reading.inspect(before[0]), Severity.WARNING
+        )
 
 
 def _check_twice(reading: SinkReading) -> Iterator[Finding]:

@@ -199,6 +199,44 @@ class SinkView:
             and self._has_others_rows(batch_id)
         }
 
+    def absent(self) -> list[int]:
+        """Batches that are done and may have had rows, and of which it shows nothing, though it shows later ones.
+
+        Where each batch leaves a mark their rows are missing; a function need not mark a batch without rows.
+        """
+        first = self._first_told
+        if first is None:
+            return []
+        told = {each.batch_id for each in self.sink.batches}
+        return self.may_have_rows(n for n in self.batches_done(first, self.shown) if n not in told)
+
+    def absent_before(self) -> list[int]:
+        """Batches that are done and read something, from before the first that it shows, of which it ought to tell.
+
+        They were written elsewhere, or by somebody who left no mark. Where it knows other names, those may have.
+        """
+        first, complete_from = self._first_told, self.sink.complete_from
+        if first is None or complete_from is None or self.sink.others:
+            return []
+        own = self._has_rows(self.batches_done(complete_from, first - 1))
+        told = {*self.rewritten, *self.older()}
+        return [batch_id for batch_id in own if batch_id not in told]
+
+    @property
+    def _first_told(self) -> int | None:
+        """The oldest batch from which on it tells of each one by one; None where it does not, or tells by its log."""
+        sink = self.sink
+        if not sink.known or not sink.batches or sink.complete_from is None or sink.traits.keeps_log:
+            return None
+        return max(sink.complete_from, min(each.batch_id for each in sink.batches))
+
+    def perhaps_gone(self) -> list[int]:
+        """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
+        if self.sink.unclear is None:
+            return []
+        live = {batch.batch_id for batch in self.sink.batches if batch.is_live}
+        return [n for n in self.may_have_rows(self.batches_done(0, self.marked)) if n not in live]
+
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
 

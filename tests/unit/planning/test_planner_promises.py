@@ -24,6 +24,7 @@ from planning import (
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
+from lastgood.diagnosis.findings import Severity
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
@@ -431,3 +432,33 @@ def test_number_that_a_table_may_have_under_another_name_is_not_given_to_a_new_p
     found = drafted(known(tmp_path, shared, kafka=KEPT), ReplanGoal())
     assert found.guarantee is TWICE
     assert carried_out(tmp_path, found).last_planned == 3, "batch 3 would be dropped, whatever it reads"
+
+
+def test_batches_below_the_newest_that_left_no_mark_may_have_had_rows(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    marked = tuple(batch(n, is_streaming=False) for n in (0, 1, 3, 4))
+    by_function = known(tmp_path, delta(4, batches=marked), kafka=KEPT)
+    found = drafted(by_function, ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "It shows nothing of batch 2, though later ones are there" in lines(found)
+    (finding,) = [each for each in judge(by_function).findings if each.condition.name == "SINK_BATCHES_MISSING"]
+    assert finding.severity is Severity.WARNING
+
+
+def test_table_that_begins_with_a_later_batch_may_lack_those_before(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    later = delta(4, batches=(batch(3), batch(4)))
+    found = drafted(known(tmp_path, later, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "It shows nothing of batches 0 to 2, which are older than all that it shows" in lines(found)
+    for explained in (replace(later, complete_from=3), replace(later, others={FORMER: 2})):
+        assert drafted(known(tmp_path, explained, kafka=KEPT), ResumeGoal()).guarantee is EXACT
+
+
+def test_rows_that_may_be_gone_for_good_are_lost_until_they_are_read_again(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    gone = tuple(batch(n, is_live=None) for n in range(5))
+    replaced = known(tmp_path, delta(4, batches=gone, unclear="version 5 (WRITE) replaced all rows"), kafka=KEPT)
+    assert drafted(replaced, ResumeGoal()).guarantee is LOSSY
+    (finding,) = [each for each in judge(replaced).findings if each.condition.name == "SINK_ROLLED_BACK"]
+    assert finding.severity is Severity.WARNING

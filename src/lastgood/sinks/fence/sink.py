@@ -180,6 +180,7 @@ class FenceSink:
         notes: tuple[str, ...] = ()
         if not found.has_digest and last is not None:
             notes = ("the fence knows numbers only: a batch that is planned anew is skipped whatever it holds",)
+        batches = _list_common(list(by_sink.values()))
         return SinkEvidence(
             kind=self.kind,
             location=self.location,
@@ -188,8 +189,8 @@ class FenceSink:
             known=True,
             because=f"the newest live row of {self._table.name}",
             skips_up_to=skips_up_to,
-            batches=_list_common(list(by_sink.values())),
-            complete_from=0,
+            batches=batches,
+            complete_from=min((batch.batch_id for batch in batches), default=0),  # older rows may be cleaned up
             others=others,
             notes=notes,
         )
