@@ -261,6 +261,7 @@ def _make_row(table: FenceTable, told: Mapping[str, Any]) -> _Row:
         version=find(table.epoch),
         is_live=find(table.state) in (None, "live"),
         row_count=find(table.row_count),
+        is_streaming=False,
     )
     return _Row(told[table.query_id.lower()], batch, find(table.sink_name))
 

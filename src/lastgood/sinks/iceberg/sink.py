@@ -219,6 +219,8 @@ def judge_metadata(metadata: IcebergMetadata, query_id: str, *, location: str, r
         by_spark = _find_marked(metadata.ancestors(metadata.head(MAIN)), query_id)
     is_whole = not line or line[-1].is_first
     live: dict[int, bool | None] = {snapshot.snapshot_id: True for snapshot in line}
+    if not is_whole:  # of what a tag has kept from before the oldest that is kept of the line, it does not tell
+        live |= {one.snapshot_id: None for one in metadata.snapshots.values() if _is_before(one, line[-1])}
     unclear = _explain_replaced(line, query_id, live)
     written = sorted(
         (
@@ -294,6 +296,10 @@ def _collect_others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
         if other != query_id and snapshot.batch_id is not None:
             others.setdefault(other, snapshot.batch_id)
     return others
+
+
+def _is_before(snapshot: Snapshot, other: Snapshot) -> bool:
+    return (snapshot.sequence_number, snapshot.timestamp_ms) < (other.sequence_number, other.timestamp_ms)
 
 
 def _explain_replaced(line: Sequence[Snapshot], query_id: str, live: dict[int, bool | None]) -> str | None:

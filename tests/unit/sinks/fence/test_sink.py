@@ -50,6 +50,7 @@ def test_fence_shows_its_newest_live_batch(database: Path) -> None:
     ]
     assert found.others == {"old": 7}
     assert found.complete_from == 0
+    assert {batch.is_streaming for batch in found.batches} == {False}, "a function writes it, perhaps elsewhere as well"
 
 
 def test_fence_with_a_digest_skips_nothing_without_a_word(database: Path) -> None:

@@ -195,3 +195,10 @@ def test_rows_that_somebody_has_replaced_by_fewer_may_be_gone(by: dict[str, obje
     found = evidence(table(5, *EPOCHS, by, snapshot(5, 4, 3)))
     assert (found.last_batch, [batch.is_live for batch in found.batches]) == (3, [*lives, True])
     assert (found.unclear is None) is (None not in lives)
+
+
+def test_batch_that_only_a_tag_has_kept_is_not_taken_for_one_that_was_taken_back() -> None:
+    kept = [snapshot(1, None, 0), snapshot(4, 3, 3), snapshot(5, 4, 4), snapshot(9, 4, 8)]
+    found = evidence(table(5, *kept, monthly=1))
+    assert [(batch.batch_id, batch.is_live) for batch in found.batches] == [(0, None), (3, True), (4, True), (8, False)]
+    assert found.holes == ()
