@@ -462,3 +462,16 @@ def test_rows_that_may_be_gone_for_good_are_lost_until_they_are_read_again(tmp_p
     assert drafted(replaced, ResumeGoal()).guarantee is LOSSY
     (finding,) = [each for each in judge(replaced).findings if each.condition.name == "SINK_ROLLED_BACK"]
     assert finding.severity is Severity.WARNING
+
+
+def test_number_that_a_recovery_has_used_up_is_of_no_plan_that_reads_something(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)  # as it was put back by hand, from a copy that is older than the recovery
+    used_up = batch(3, is_streaming=None, row_count=0, committed_at_ms=STARTED_MS + 60_000)
+    table = delta(3, batches=(*(batch(n) for n in range(3)), used_up))
+    found = drafted(known(tmp_path, table, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "a recovery has used up the number of batch 3, without a row of it" in lines(found)
+    assert carried_out(tmp_path, found).offsets.entries[3] == read(tmp_path).offsets.entries[2]
+    ran = delta(3, batches=(*(batch(n) for n in range(3)), replace(used_up, is_streaming=True)))
+    query(tmp_path / "ran", 3, orphan=True)
+    assert drafted(known(tmp_path / "ran", ran, kafka=KEPT), ResumeGoal()).guarantee is EXACT
