@@ -20,6 +20,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
+from lastgood.recovery.engine import Engine, PlanStaleError
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.delta.carrying import CarriedDeltaStep
@@ -171,6 +172,26 @@ def test_row_10_is_refused_when_the_rows_were_rewritten(tmp_path: Path) -> None:
     DeltaTable(query.table).optimize.compact()
     with pytest.raises(RepairRefusedError):
         query.plan()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_plan_is_stale_when_its_rows_were_rewritten_since_and_the_seal_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    query = Query(tmp_path, 4, orphan=True, shown=4)
+    plan, logs = query.plan("replan"), query.logs()
+
+    def rewrite() -> None:
+        DeltaTable(query.table).optimize.compact()
+
+    if is_late:  # once the checkpoint is sealed
+        monkeypatch.setattr(Engine, "_fence", lambda _: rewrite())
+    else:
+        rewrite()
+    with pytest.raises(PlanStaleError):
+        query.apply(plan)
+    assert (query.logs(), query.mark()) == (logs, 4)
+    assert query.plan().guarantee is Guarantee.EXACTLY_ONCE, "no recovery is open, and the query can be started"
 
 
 def test_row_12_mark_that_a_restore_left_high_follows_the_rows_and_the_logs_too(tmp_path: Path) -> None:

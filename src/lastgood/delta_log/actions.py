@@ -25,6 +25,8 @@ CLONE = "CLONE"
 CONVERT = "CONVERT"
 AS_SELECT = " AS SELECT"
 """How the operations end that make a table of what a query brings."""
+WRITE, REPLACE = "WRITE", "REPLACE TABLE"
+"""A batch of somebody; what the operations are called that put one table in the place of another."""
 FENCE, TAKE_BACK, USE_UP = "LASTGOOD FENCE", "LASTGOOD TAKE BACK", "LASTGOOD USE UP"
 RENEW, PUT_BACK = "LASTGOOD RENEW", "LASTGOOD PUT BACK"
 """What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, a mark that had expired made
@@ -121,6 +123,13 @@ class TableCommit:
         """Whether it made a table of rows that were elsewhere: a clone, a folder of Parquet, what a query brings."""
         operation = self.operation or ""
         return operation in (CLONE, CONVERT) or operation.endswith(AS_SELECT)
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether it put other rows in the place of those that it removed, whatever these were."""
+        operation = self.operation or ""
+        is_overwriting = operation == WRITE and str(self.parameters.get("mode")).lower() == "overwrite"
+        return is_overwriting or operation == CLONE or REPLACE in operation
 
     @property
     def restored_version(self) -> int | None:

@@ -31,17 +31,24 @@ _DONE_ALREADY = (
     source_conditions.SOURCE_FILES_CHANGED,
     source_conditions.SOURCE_FILE_IGNORED,
     rules_state.STATE_FILE_DAMAGED,
+    sink_conditions.SINK_BATCHES_MISSING,
 )
 """Those that are no error, since a query goes on with them: a batch that is done left something out, what it has read
-comes once more, what came under the name of a file that it has read is read by none, or a file of its state was changed
-and no Spark sees it."""
-ONLY_TWICE = (
+comes once more, what came under the name of a file that it has read is read by none, a file of its state was changed
+and no Spark sees it, or a batch left no mark, which it need not where it had no rows."""
+_ONLY_TWICE = (
     sink_conditions.SINK_WOULD_REPEAT,
     sink_conditions.SINK_BATCH_TWICE,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,  # what is unread was given up with the subscription
     source_conditions.SOURCE_FILES_CHANGED,  # of a batch that runs again the planner says by itself what it lacks
 )
 """Those by which none is lost."""
+
+
+def is_only_twice(finding: Finding) -> bool:
+    """Whether nothing is lost by it, as far as anything speaks for that: then what it weakens is at least once."""
+    may_have_no_rows = finding.condition is sink_conditions.SINK_BATCHES_MISSING and finding.severity < Severity.ERROR
+    return may_have_no_rows or finding.condition in _ONLY_TWICE
 
 
 def find_against_exactly_once(observed: Observation, restart: Restart) -> list[Finding]:

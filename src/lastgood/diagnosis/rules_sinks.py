@@ -52,8 +52,8 @@ def find_sinks(observed: Observation, restart: Restart) -> Iterator[Finding]:
 
 def _check_not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
-    if sink.known or (sink.traits.keeps_log and sink.skips_known):
-        return
+    if sink.known or (sink.traits.keeps_log and sink.skips_known) or reading.possible_names:
+        return  # names are told by `_check_others`
     if orphan is None:
         twice = ""
     else:
@@ -87,8 +87,8 @@ def _check_shows_none(reading: SinkReading) -> Iterator[Finding]:
 def _check_would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
     sink, orphan, numbers = reading.sink, reading.orphan, reading.would_drop
-    if not numbers:
-        return
+    if not numbers or reading.possible_names:
+        return  # names are told by `_check_others`
     if orphan is not None and reading.is_planned_anew:
         yield _make_planned_anew(reading, orphan)
         return
@@ -184,6 +184,11 @@ def _check_rolled_back(reading: SinkReading) -> Iterator[Finding]:
     empty = {each.batch_id for each in sink.batches if each.row_count == 0}
     holes = reading.may_have_rows(batch_id for batch_id in sink.holes if batch_id not in empty)
     is_high = sink.known and reading.skips > reading.shown
+    perhaps = reading.perhaps_gone()
+    if perhaps and not is_high:
+        effect = f"The rows of {name_batches(perhaps)} may be gone from the sink: {sink.unclear}."
+        doubt = {"mark": sink.skips_up_to, "taken_back": perhaps[:_SHOWN_MAX]}
+        yield reading.finding(conditions.SINK_ROLLED_BACK, effect, doubt, reading.status(), Severity.WARNING)
     if not is_high and not holes:
         return
     # as wide as a mark is high
@@ -220,21 +225,27 @@ def _check_dropped(reading: SinkReading) -> Iterator[Finding]:
 
 
 def _check_missing(reading: SinkReading) -> Iterator[Finding]:
-    """Batches below the newest that it shows, of which it shows nothing at all."""
-    sink = reading.sink
-    shown = {each.batch_id for each in sink.batches}
-    if not sink.known or not shown or sink.complete_from is None or sink.traits.keeps_log:
-        return
-    since = max(sink.complete_from, min(shown))  # below its first batch stands what another query id has written
-    inside = (batch_id for batch_id in reading.batches_done(since, reading.shown) if batch_id not in shown)
-    missing = reading.may_have_rows(inside)
-    if missing:
+    """Batches up to the newest that it shows, of which it shows nothing at all."""
+    missing, before = reading.absent(), reading.absent_before()
+    evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": reading.sink.complete_from}
+    if missing and reading.has_every_mark:
         effect = (
             f"The rows of {name_batches(missing)} are not in it, though later ones are, and no start brings them back."
         )
-        level = None if reading.has_every_mark else Severity.WARNING
-        evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": sink.complete_from}
-        yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), level)
+        yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]))
+    elif missing:
+        unless = "their rows are not in it, unless there were none"
+        effect = f"It shows nothing of {name_batches(missing)}, though later ones are there: {unless}."
+        yield reading.finding(
+            conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), Severity.WARNING
+        )
+    if before:
+        unless = "their rows are not in it, unless they were written without a mark"
+        effect = f"It shows nothing of {name_batches(before)}, which are older than all that it shows: {unless}."
+        told = {**evidence, "missing": before[:_SHOWN_MAX]}
+        yield reading.finding(
+            conditions.SINK_BATCHES_MISSING, effect, told, reading.inspect(before[0]), Severity.WARNING
+        )
 
 
 def _check_twice(reading: SinkReading) -> Iterator[Finding]:
@@ -321,7 +332,7 @@ def _check_others(reading: SinkReading) -> Iterator[Finding]:
     if not rest:
         return
     stands = {reading.committed, NONE if reading.orphan is None else reading.orphan} - {NONE}
-    is_none = reading.shows_none and not candidates
+    is_none = (reading.shows_none or bool(reading.possible_names)) and not candidates
     level = Severity.WARNING if is_none and not stands.intersection(apps.values()) else Severity.INFO
     effect = "If one of them is a former checkpoint of this application, what both have read is in the sink twice."
     if is_none and reading.done > NONE:
@@ -348,7 +359,7 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
     if sink.dedupe_key is not DedupeKey.QUERY_ID or reading.done == NONE:
         return {}
     is_lost = not isinstance(reading.observed.checkpoint.query, QueryMetadata)
-    if reading.shows_none or is_lost:
+    if reading.shows_none or reading.possible_names or is_lost:
         stands = {reading.committed, reading.done, NONE if reading.orphan is None else reading.orphan} - {NONE}
         return {name: last for name, last in queries.items() if last in stands}
     first = min((each.batch_id for each in sink.batches), default=0)
@@ -360,7 +371,8 @@ def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[s
 def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
     evidence = {"former_ids": dict(candidates)}
     highest = max(candidates.values())
-    if not reading.shows_none and isinstance(reading.observed.checkpoint.query, QueryMetadata):
+    is_none = reading.shows_none or bool(reading.possible_names)
+    if not is_none and isinstance(reading.observed.checkpoint.query, QueryMetadata):
         first = min(each.batch_id for each in reading.sink.batches)
         is_twice = highest == first
         effect = f"The id changed with batch {first}" + (
@@ -369,7 +381,7 @@ def _make_id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Fin
         level = Severity.ERROR if is_twice else Severity.INFO
         return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.inspect(first), level)
     orphan = reading.orphan
-    if orphan is not None and highest == orphan:
+    if orphan is not None and highest == orphan and reading.may_have_rows([orphan]):
         effect = (
             f"The sink holds batch {orphan} under the old id and does not recognise it: its rows are written twice."
         )

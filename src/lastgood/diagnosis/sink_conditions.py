@@ -73,7 +73,11 @@ table still answers that it holds the batches whose rows are gone. If they are r
 
 So neither a restart nor a cut of the checkpoint brings the rows back: the mark has to be lowered to the newest batch
 that is really there, first, and the checkpoint cut to the same batch after that. Batches that were written after the
-RESTORE leave a hole below them, which only the whole stretch, run again, can fill.""",
+RESTORE leave a hole below them, which only the whole stretch, run again, can fill.
+
+It is a warning where nobody can tell what is left of the rows: somebody has put fewer in the place of all that were
+there (an overwrite by an older version, `CREATE OR REPLACE TABLE`), or deleted all that the newest batches had written.
+Who empties a table or deletes old rows does what is done with a table all the time, and takes no batch back.""",
 )
 SINK_BATCHES_SKIPPED = Condition(
     "SINK_BATCHES_SKIPPED",
@@ -99,7 +103,10 @@ The sink shows later batches of the query and not these, though its log reaches 
 committed without having been written: two plans without a commit, of which Spark runs only the newest; a commit
 written by hand; a table that was exchanged in between.
 
-Their rows are missing. The checkpoint has to go back below them, together with the sink, to write them.""",
+Their rows are missing. The checkpoint has to go back below them, together with the sink, to write them.
+
+It is a warning where they may have left no mark: a function need not mark a batch without rows, and what is older than
+all that the sink shows may have been written without one, or elsewhere. No plan is exactly once then.""",
 )
 SINK_BATCH_TWICE = Condition(
     "SINK_BATCH_TWICE",

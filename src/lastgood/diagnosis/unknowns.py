@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lastgood.diagnosis.rules_kafka_broker import judge_identities
 from lastgood.diagnosis.rules_links import select_links_that_matter
-from lastgood.query.observation import Observation
+from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import find_planned_anew
 from lastgood.sources.files.facts import describe_assumed_max_age, describe_left_out, find_least_age_to_hold
@@ -48,7 +48,12 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:
-    for sink in observed.sinks:
+    for view in make_views(observed):
+        sink, unmarked = view.sink, view.absent_before()
+        if not view.has_every_mark:
+            unmarked += view.absent()
+        if unmarked:
+            yield f"{sink.location}: whether batch {unmarked[0]} had rows, of which it shows nothing"
         if not sink.known:
             yield f"{sink.location}: what it shows: {sink.because}"
         elif sink.presumed_app_id is not None:

@@ -43,7 +43,7 @@ def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] |
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
     for each in standing.sinks:
-        if each.sink.unclear is not None and any(not _is_read_again(each, n, start) for n in _find_perhaps_gone(each)):
+        if any(not _is_read_again(each, n, start) for n in each.perhaps_gone()):
             yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
         taken_back = (*each.sink.holes, *_find_taken_back_above(each))
         holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
@@ -56,12 +56,6 @@ def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] |
             if _is_read_again(each, batch_id, start):
                 continue
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
-
-
-def _find_perhaps_gone(reading: SinkView) -> list[int]:
-    """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
-    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live}
-    return [n for n in reading.may_have_rows(reading.batches_done(0, reading.marked)) if n not in live]
 
 
 def _find_taken_back_above(reading: SinkView) -> list[int]:

@@ -72,6 +72,7 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
         against = _explain_clocks_against(sink, planned, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
+    found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
         found |= {number: held for number in found if (held := _find_of_nothing(checkpoint, sink, number))}
     return found
@@ -217,6 +218,19 @@ def _find_of_nothing(checkpoint: Checkpoint, sink: SinkEvidence, number: int) ->
         because = f"whether it has rows of batch {number}, whose plan reads nothing, is not known"
         return Held(Origin.PERHAPS_OLDER, because)
     return None
+
+
+def _find_used_up(checkpoint: Checkpoint, sink: SinkEvidence, number: int) -> Held | None:
+    """What it holds under a number that a recovery has used up, where the plan reads something: no row of that.
+
+    The plan is an old one then, which somebody has put back by hand, without the mark.
+    """
+    live = [batch for batch in sink.batches if batch.batch_id == number and batch.is_live is not False]
+    # What neither Spark's own sink nor a function has written is a mark that lastgood has made.
+    is_used_up = sink.traits.can_be_marked and all(each.is_streaming is None and each.row_count == 0 for each in live)
+    if not live or not is_used_up or is_reading_nothing(checkpoint, number):
+        return None
+    return Held(Origin.OLDER_PLAN, f"a recovery has used up the number of batch {number}, without a row of it")
 
 
 def is_reading_nothing(checkpoint: Checkpoint, number: int) -> bool:

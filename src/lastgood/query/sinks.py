@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -15,12 +15,14 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.sink_batches import Held, Origin, find_held_batches, find_planned_anew, is_reading_nothing
 from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.ranges import find_planned_ranges, ranges_to_json
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 NONE = -1
 """Below the first batch."""
+
+_NAMED_MAX = 5
 
 
 class Shown(enum.Enum):
@@ -123,7 +125,18 @@ class SinkView:
     @property
     def marked(self) -> int:
         """By a mark that is seen, be it the last one or not, the sink drops batches up to this one; `NONE`: by none."""
-        return NONE if self.sink.skips_up_to is None else self.sink.skips_up_to
+        if self.sink.skips_up_to is not None:
+            return self.sink.skips_up_to
+        names = self.possible_names
+        own = [last for last in names.values() if last in (self.committed, self.planned)]
+        return max(own or names.values(), default=NONE)
+
+    @property
+    def possible_names(self) -> Mapping[str, int]:
+        """Names under which the query may write here, with their marks; none where that is settled."""
+        if self.sink.skips_known or self.sink.last_batch is not None:
+            return {}
+        return _list_possible_names(self.checkpoint, self.sink)
 
     @property
     def shows_none(self) -> bool:
@@ -185,6 +198,44 @@ class SinkView:
             and is_reading_nothing(self.checkpoint, batch_id)
             and self._has_others_rows(batch_id)
         }
+
+    def absent(self) -> list[int]:
+        """Batches that are done and may have had rows, and of which it shows nothing, though it shows later ones.
+
+        Where each batch leaves a mark their rows are missing; a function need not mark a batch without rows.
+        """
+        first = self._first_told
+        if first is None:
+            return []
+        told = {each.batch_id for each in self.sink.batches}
+        return self.may_have_rows(n for n in self.batches_done(first, self.shown) if n not in told)
+
+    def absent_before(self) -> list[int]:
+        """Batches that are done and read something, from before the first that it shows, of which it ought to tell.
+
+        They were written elsewhere, or by somebody who left no mark. Where it knows other names, those may have.
+        """
+        first, complete_from = self._first_told, self.sink.complete_from
+        if first is None or complete_from is None or self.sink.others:
+            return []
+        own = self._has_rows(self.batches_done(complete_from, first - 1))
+        told = {*self.rewritten, *self.older()}
+        return [batch_id for batch_id in own if batch_id not in told]
+
+    @property
+    def _first_told(self) -> int | None:
+        """The oldest batch from which on it tells of each one by one; None where it does not, or tells by its log."""
+        sink = self.sink
+        if not sink.known or not sink.batches or sink.complete_from is None or sink.traits.keeps_log:
+            return None
+        return max(sink.complete_from, min(each.batch_id for each in sink.batches))
+
+    def perhaps_gone(self) -> list[int]:
+        """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
+        if self.sink.unclear is None:
+            return []
+        live = {batch.batch_id for batch in self.sink.batches if batch.is_live}
+        return [n for n in self.may_have_rows(self.batches_done(0, self.marked)) if n not in live]
 
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
@@ -333,9 +384,32 @@ def make_sink_views(
     for span in list_spans(checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
+    seen = [judge_name(checkpoint, sink) for sink in sinks]
     return [
-        SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks
+        SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in seen
     ]
+
+
+def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
+    """What a sink says that knows nothing of the query by the name it was asked for, and others by their names.
+
+    A function writes under a name of its own, and the sink drops what comes under that: nobody knows what the query
+    has written there, nor what would be dropped. A name that a person gives is doubted only where batches are done.
+    """
+    shows_none = sink.known and sink.last_batch is None and sink.skips_up_to is None and not sink.batches
+    is_told = sink.dedupe_key is DedupeKey.APP_ID and checkpoint.last_committed is None
+    names = _list_possible_names(checkpoint, sink)
+    if not shows_none or is_told or not names:
+        return sink
+    listed = ", ".join(sorted(names)[:_NAMED_MAX])
+    because = f"{sink.because}; whether the query writes there as {listed} nobody says (--txn-app-id)"
+    return replace(sink, known=False, skips_known=False, because=because, complete_from=None)
+
+
+def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
+    """Names of applications, and of what looks like a query but stands where the batch does that runs again."""
+    orphan = checkpoint.orphan
+    return {name: last for name, last in sink.others.items() if not is_query_id(name) or last == orphan}
 
 
 def judge_shown_at_last(

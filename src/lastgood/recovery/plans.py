@@ -358,7 +358,7 @@ def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:
             raise RepairRefusedError(
                 f"the sink {would} drop the next batch without a word",
                 subject=sink.location,
-                found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {view.next_new}",
+                found=f"it skips batches up to {view.marked}, and the next new one is {view.next_new}",
                 effect="nothing has been changed",
                 next=found.seen.command("diagnose"),
             )

@@ -80,8 +80,8 @@ class SinkEvidence(JsonValue):
     identity: str | None = None
     """Id of the table: another one, if it was created again. None where there is none."""
     created_at_ms: int | None = None
-    """When the table was made, by the clock of whoever made it; None where that is not told, or where it was made with
-    rows that are older."""
+    """When the table was made, or its first rows were, by the clock of whoever made it; None where that is not told, or
+    where it was made with rows that are older."""
     app_id: str | None = None
     """Delta: the name under which the batches were written: query id, or `txnAppId`."""
     presumed_app_id: str | None = None
@@ -106,8 +106,8 @@ class SinkEvidence(JsonValue):
     mark_lasts_ms: int | None = None
     """Delta: how long a mark counts once it is made; None: for ever."""
     unclear: str | None = None
-    """Delta: what was taken back that nobody can tell, so that a batch which is not told to be live may be gone; None:
-    nothing was."""
+    """What was taken back or replaced that nobody can tell, so that a batch which is not told to be live may be gone;
+    None: nothing was."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()

@@ -6,15 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import SPARK, broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
+from planning import (
+    SPARK,
+    broker,
+    carried_out,
+    delta,
+    drafted,
+    files,
+    known,
+    mirror_of,
+    query,
+    read,
+    silent,
+    written_ms,
+)
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
+from lastgood.diagnosis.findings import Severity
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
-from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
+from lastgood.sinks.evidence import START_MS, CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
@@ -399,3 +413,65 @@ def test_topic_that_is_proven_to_be_the_same_is_no_assumption(
     observed = known(tmp_path, delta(2), kafka=facts, is_same_topic=is_same_topic)
     assert "is the topic that was read" not in lines(drafted(observed, ResumeGoal()))
     assert not any("orders" in each for each in judge(observed, SPARK).restart.unknowns)
+
+
+@pytest.mark.parametrize(
+    ("others", "key"),
+    [
+        ({"my-app": 3, "their-app": 9}, DedupeKey.QUERY_ID),
+        ({"my-app": 3, FORMER: 9}, DedupeKey.QUERY_ID),
+        ({FORMER: 3}, DedupeKey.QUERY_ID),  # which a function may give as its `txnAppId`
+        ({"my-app": 3}, DedupeKey.APP_ID),  # asked by a name that was not spelled right
+    ],
+)
+def test_number_that_a_table_may_have_under_another_name_is_not_given_to_a_new_plan(
+    tmp_path: Path, others: dict[str, int], key: DedupeKey
+) -> None:
+    query(tmp_path, 3, orphan=True)
+    shared = replace(delta(None, batches=(), others=others), dedupe_key=key)
+    found = drafted(known(tmp_path, shared, kafka=KEPT), ReplanGoal())
+    assert found.guarantee is TWICE
+    assert carried_out(tmp_path, found).last_planned == 3, "batch 3 would be dropped, whatever it reads"
+
+
+def test_batches_below_the_newest_that_left_no_mark_may_have_had_rows(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    marked = tuple(batch(n, is_streaming=False) for n in (0, 1, 3, 4))
+    by_function = known(tmp_path, delta(4, batches=marked), kafka=KEPT)
+    found = drafted(by_function, ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "It shows nothing of batch 2, though later ones are there" in lines(found)
+    (finding,) = [each for each in judge(by_function).findings if each.condition.name == "SINK_BATCHES_MISSING"]
+    assert finding.severity is Severity.WARNING
+
+
+def test_table_that_begins_with_a_later_batch_may_lack_those_before(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    later = delta(4, batches=(batch(3), batch(4)))
+    found = drafted(known(tmp_path, later, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "It shows nothing of batches 0 to 2, which are older than all that it shows" in lines(found)
+    for explained in (replace(later, complete_from=3), replace(later, others={FORMER: 2})):
+        assert drafted(known(tmp_path, explained, kafka=KEPT), ResumeGoal()).guarantee is EXACT
+
+
+def test_rows_that_may_be_gone_for_good_are_lost_until_they_are_read_again(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    gone = tuple(batch(n, is_live=None) for n in range(5))
+    replaced = known(tmp_path, delta(4, batches=gone, unclear="version 5 (WRITE) replaced all rows"), kafka=KEPT)
+    assert drafted(replaced, ResumeGoal()).guarantee is LOSSY
+    (finding,) = [each for each in judge(replaced).findings if each.condition.name == "SINK_ROLLED_BACK"]
+    assert finding.severity is Severity.WARNING
+
+
+def test_number_that_a_recovery_has_used_up_is_of_no_plan_that_reads_something(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)  # as it was put back by hand, from a copy that is older than the recovery
+    used_up = batch(3, is_streaming=None, row_count=0, committed_at_ms=STARTED_MS + 60_000)
+    table = delta(3, batches=(*(batch(n) for n in range(3)), used_up))
+    found = drafted(known(tmp_path, table, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "a recovery has used up the number of batch 3, without a row of it" in lines(found)
+    assert carried_out(tmp_path, found).offsets.entries[3] == read(tmp_path).offsets.entries[2]
+    ran = delta(3, batches=(*(batch(n) for n in range(3)), replace(used_up, is_streaming=True)))
+    query(tmp_path / "ran", 3, orphan=True)
+    assert drafted(known(tmp_path / "ran", ran, kafka=KEPT), ResumeGoal()).guarantee is EXACT

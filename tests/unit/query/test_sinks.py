@@ -91,3 +91,26 @@ def test_sink_that_has_passed_a_batch_has_it_and_one_that_is_behind_has_not() ->
     none = replace(delta(None), complete_from=None)
     assert judge_shown_at_last(none, 4, ()) is Shown.UNKNOWN
     assert judge_shown_at_last(none, 4, (), was_known=True) is Shown.ABSENT
+
+
+def test_of_several_names_in_a_table_none_is_known_to_be_the_querys(tmp_path: Path) -> None:
+    query(tmp_path, 6)
+    shared = delta(None, batches=(), others={"my-app": 8, "their-app": 3})
+    found = view(tmp_path, shared)
+    assert (found.sink.known, found.shows_none, found.sink.would_skip(6)) == (False, False, None)
+    assert list(found.would_drop) == [6, 7, 8]
+    assert "my-app, their-app" in judge_sink_standing(found).sentence
+
+
+def test_name_that_stands_where_the_logs_do_is_likelier_than_a_higher_one(tmp_path: Path) -> None:
+    query(tmp_path, 6, orphan=True)
+    shared = delta(None, batches=(), others={"my-app": 6, "their-app": 40})
+    assert not view(tmp_path, shared).would_drop
+
+
+def test_name_that_a_person_gives_is_believed_until_batches_are_done_that_it_does_not_show(tmp_path: Path) -> None:
+    named = replace(delta(None, batches=(), others={"my-app": 2}), dedupe_key=DedupeKey.APP_ID)
+    query(tmp_path / "new", 0, orphan=True)
+    assert view(tmp_path / "new", named).sink.would_skip(0) is False
+    query(tmp_path / "old", 3)
+    assert view(tmp_path / "old", named).sink.would_skip(3) is None

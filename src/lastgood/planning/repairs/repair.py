@@ -22,7 +22,7 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.records import ONLY_TWICE, find_against_exactly_once
+from lastgood.diagnosis.records import find_against_exactly_once, is_only_twice
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_state import STALE_STATE_SNAPSHOT, STATE_LEFT_OVER
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
@@ -194,7 +194,7 @@ class Work:
         again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):
             return word, ()
-        is_twice = not again and all(each.condition in ONLY_TWICE for each in against)
+        is_twice = not again and all(map(is_only_twice, against))
         lines = (*again, *(f"{each.condition.name} {each.subject}: {each.effect}" for each in against))
         return Guarantee.AT_LEAST_ONCE if is_twice else Guarantee.LOSSY, lines
 

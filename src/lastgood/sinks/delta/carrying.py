@@ -154,6 +154,16 @@ class CarriedDeltaStep(Carrying):
         """See that of several who commit a version only one does."""
         require_means(self._site, self._step.table)
 
+    def is_as_planned(self, seal: Collection[str]) -> bool:
+        """Whether the step can still be done: somebody may have rewritten its files, as OPTIMIZE does."""
+        try:
+            log = self._work.log(self._step.version)
+            if self._own(log) is None:
+                self._require_same(log, {added["path"] for added in self._added()}, self._done_by)
+        except CheckpointChangedError:
+            return False
+        return True
+
     def do(self, seal: Collection[str]) -> None:
         """Move the mark, and take the files out."""
         self._reach(self._done_by)
@@ -231,10 +241,13 @@ class CarriedDeltaStep(Carrying):
         return newest.operation == wanted and mark is not None and (mark.last_updated_ms or 0) >= self._work.now_ms
 
     def _require_fit(self, log: TableLog, files: set[str], wanted: str) -> None:
-        step, changed = self._step, self._work.changed
         obstacles = write_obstacles(log)
         if obstacles:
-            raise changed(obstacles[0], "a table that can be committed to")
+            raise self._work.changed(obstacles[0], "a table that can be committed to")
+        self._require_same(log, files, wanted)
+
+    def _require_same(self, log: TableLog, files: set[str], wanted: str) -> None:
+        step, changed = self._step, self._work.changed
         found = log.metadata.table_id if log.metadata else None
         if found != step.table_id:
             raise changed(f"table {found}", f"table {step.table_id}")

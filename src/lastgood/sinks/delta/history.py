@@ -98,6 +98,49 @@ def _list_live(live: _Live | None) -> Iterator[_Live]:
         live = live.before
 
 
+class _Holders:
+    """Which files hold what the versions of one application wrote, as far as nobody has changed it since."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, set[str]] = {}
+        self._versions: dict[str, set[int]] = {}
+        self._rows: dict[int, int] = {}
+
+    @property
+    def versions(self) -> set[int]:
+        """The versions whose rows are there, all of them."""
+        return {version for version, files in self._files.items() if files}
+
+    @property
+    def row_count(self) -> int:
+        """Rows that are known to be there."""
+        return sum(self._rows[version] for version in self.versions)
+
+    def add(self, commit: TableCommit) -> None:
+        """A version of the application has written its files."""
+        self._files[commit.version] = set(commit.added)
+        self._versions |= {path: {commit.version} for path in commit.added}
+        self._rows[commit.version] = commit.row_count or 0
+
+    def find_gone(self, commit: TableCommit) -> set[int]:
+        """The versions all of whose files a version removes."""
+        return {version for version in self.versions if self._files[version] <= commit.removed}
+
+    def follow(self, commit: TableCommit) -> None:
+        """A version of somebody has moved rows, or changed them: then nobody knows what is left of them."""
+        moved: set[int] = set().union(*(self._versions.pop(path, ()) for path in commit.removed))
+        for version in moved:
+            self._files[version] -= commit.removed
+        if commit.changes_data:
+            for version in moved:
+                for path in self._files.pop(version):
+                    self._versions[path].discard(version)
+            return
+        for version in moved:
+            self._files[version] |= commit.added
+        self._versions |= {path: set(moved) for path in commit.added}
+
+
 class _Walk:
     """Goes through the versions, and remembers what was shown after each, for a RESTORE to come back to."""
 
@@ -112,9 +155,12 @@ class _Walk:
         """Whether batches of older versions are live is not known, unless they are in `shown.live`."""
         self.unclear: str | None = None
         """The last reason for which it was not known what is shown."""
+        self._holders = _Holders()
 
     def step(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> None:
         transaction = commit.by_app.get(self._app_id)
+        if transaction is None and commit.recovery is None:
+            self._lose(commit)
         before = self.shown
         if commit.operation == RESTORE:
             self.shown = self._restored(commit, earlier)
@@ -130,6 +176,28 @@ class _Walk:
             self.last = commit
             self.unclear = self.shown.unclear or self.unclear
         self._after[commit.version] = self.shown
+        self._holders.follow(commit)
+        if transaction is not None:
+            self._holders.add(commit)
+
+    def _lose(self, commit: TableCommit) -> None:
+        """Somebody has replaced all rows by fewer, or deleted those of the newest batches: the mark says nothing of it.
+
+        Who deletes all rows, or the oldest, does what is done with a table all the time.
+        """
+        if not (commit.is_replacing or commit.operation == DELETE):
+            return
+        gone, held = self._holders.find_gone(commit), self._holders.versions
+        why = _explain_replaced(commit, self._holders) if gone and gone == held else None
+        if commit.operation == DELETE and not commit.added and gone and min(gone) > min(held) and max(held) in gone:
+            why = f"version {commit.version} deleted all that the newest batches had written"
+        if why is None:
+            return
+        live = self.shown.live
+        while live is not None and live.version >= min(gone):
+            live = live.before
+        self.shown = replace(self.shown, live=live)
+        self.unclear, self.unclear_before = why, commit.version
 
     def _mark(self, commit: TableCommit, batch_id: int) -> None:
         lowers = self._marker is not None and batch_id < self._marker
@@ -164,6 +232,15 @@ class _Walk:
         return ShownByTable(
             unclear=f"version {commit.version} is a RESTORE by time, and its files do not tell to which version"
         )
+
+
+def _explain_replaced(commit: TableCommit, holders: _Holders) -> str | None:
+    """Why rows are missing once a version has put others in the place of all; None if as many are there, or more."""
+    if not commit.is_replacing or (commit.row_count is not None and commit.row_count >= holders.row_count):
+        return None
+    count = "nobody knows how many" if commit.row_count is None else f"{commit.row_count:,}"
+    by = f"by {count}, where the query had written {holders.row_count:,}"
+    return f"version {commit.version} ({commit.operation}) replaced all rows {by}"
 
 
 def _lower_shown(shown: ShownByTable, batch_id: int) -> ShownByTable:

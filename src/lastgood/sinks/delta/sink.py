@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, parse_interval_ms
+from lastgood.delta_log.actions import CLONE, TRANSACTION_RETENTION, Transaction, parse_interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.sinks.delta.history import History, trace_history
@@ -289,8 +289,9 @@ def _is_counting(marker: Transaction | None, retention: str | None, now_ms: int)
 def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
     if log.unjudged is not None:
         return None
-    if log.commits and log.oldest_read == 0:
-        return 0
+    is_marked_at_first = bool(history.batches) and history.batches[0].version == 0
+    if log.commits and log.oldest_read == 0 and not (is_marked_at_first and log.commits[0].operation == CLONE):
+        return 0  # a clone has what its mark stands for, under no number of its own
     if history.batches:
         return history.batches[0].batch_id
     if unknown:

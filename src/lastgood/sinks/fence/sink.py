@@ -6,14 +6,20 @@ import contextlib
 import importlib
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.redaction import hide_login, redact_error
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
+from lastgood.sinks.evidence import (
+    CommittedBatch,
+    DedupeKey,
+    SinkEvidence,
+    make_silent_evidence,
+    make_unknown_evidence,
+)
 from lastgood.sinks.fence.kind import FENCE_SINK
 from lastgood.storage.parallel import Deadline, ask_one
 
@@ -32,6 +38,10 @@ class FenceInvalidError(UsageError):
 
 class Cursor(Protocol):
     """As in PEP 249."""
+
+    @property
+    def description(self) -> Sequence[Sequence[Any]] | None:
+        """Of each column of the result its name, and more."""
 
     def execute(self, operation: str, parameters: Sequence[Any], /) -> Any:
         """Run a statement."""
@@ -76,13 +86,30 @@ class FenceTable:
 
     def select(self, placeholder: str, *, by_sink: bool) -> str:
         """The statement that reads every batch, in the order in which they were written."""
-        columns = [self.query_id, self.batch_id, *(name or "NULL" for name in (self.epoch, self.state, self.row_count))]
         if by_sink and self.sink_name:
             where = f" WHERE {self.sink_name} = {placeholder.format(1)}"
         else:
             where = ""
         order = ", ".join(name for name in (self.epoch, self.batch_id) if name)
-        return f"SELECT {', '.join(columns)} FROM {self.name}{where} ORDER BY {order}"  # noqa: S608 - names are checked
+        return f"SELECT * FROM {self.name}{where} ORDER BY {order}"  # noqa: S608 - names are checked
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of a fence table; None where it has no such column."""
+
+    query_id: str
+    batch: CommittedBatch
+    sink_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a fence table holds."""
+
+    rows: tuple[_Row, ...]
+    has_digest: bool
+    """Whether it tells a batch that was planned anew from one that is run again."""
 
 
 class FenceSink:
@@ -131,18 +158,29 @@ class FenceSink:
         """What the fence says about a query; see `Sink.evidence`."""
         deadline = Deadline.after(self._timeout_seconds)
         try:
-            rows = ask_one(self._read, deadline=deadline, subject=self.location) or []
+            found = ask_one(self._read, deadline=deadline, subject=self.location) or _Rows((), has_digest=False)
         except StorageError as error:
             return make_silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
-        batches = tuple(_make_batch(row) for row in rows if row[0] == query_id)
-        last = max((batch.batch_id for batch in batches if batch.is_live), default=None)
+        by_sink: dict[str | None, list[CommittedBatch]] = {}
         others: dict[str, int] = {}
-        for row in rows:
-            if row[0] != query_id and row[3] in (None, "live"):
-                others[row[0]] = max(row[1], others.get(row[0], row[1]))
+        for row in found.rows:
+            if row.query_id == query_id:
+                by_sink.setdefault(row.sink_name, []).append(row.batch)
+            elif row.batch.is_live:
+                others[row.query_id] = max(row.batch.batch_id, others.get(row.query_id, row.batch.batch_id))
+        newest = {name: _find_newest(batches) for name, batches in by_sink.items()}
+        last = max((batch for batch in newest.values() if batch is not None), default=None)
+        skips_up_to = None if found.has_digest else last
+        if len(set(newest.values())) > 1:
+            stands = ", ".join(f"{name} shows {batch}" for name, batch in sorted(newest.items(), key=str))
+            unknown = make_unknown_evidence(
+                self.kind, self.location, DedupeKey.QUERY_ID, f"its sinks are not at one batch: {stands}"
+            )
+            return replace(unknown, skips_up_to=skips_up_to, others=others)
         notes: tuple[str, ...] = ()
-        if self._table.input_digest is None and last is not None:
+        if not found.has_digest and last is not None:
             notes = ("the fence knows numbers only: a batch that is planned anew is skipped whatever it holds",)
+        batches = _list_common(list(by_sink.values()))
         return SinkEvidence(
             kind=self.kind,
             location=self.location,
@@ -150,22 +188,25 @@ class FenceSink:
             last_batch=last,
             known=True,
             because=f"the newest live row of {self._table.name}",
-            skips_up_to=last if self._table.input_digest is None else None,
+            skips_up_to=skips_up_to,
             batches=batches,
-            complete_from=0,
+            complete_from=min((batch.batch_id for batch in batches), default=0),  # older rows may be cleaned up
             others=others,
             notes=notes,
         )
 
-    def _read(self) -> list[tuple[Any, ...]]:
+    def _read(self) -> _Rows:
+        table = self._table
         by_sink = self._sink_name is not None
-        statement = self._table.select(self._placeholder, by_sink=by_sink)
-        parameters = (self._sink_name,) if by_sink and self._table.sink_name else ()
+        statement = table.select(self._placeholder, by_sink=by_sink)
+        parameters = (self._sink_name,) if by_sink and table.sink_name else ()
         try:
             with contextlib.closing(self._connect()) as connection:
                 cursor = connection.cursor()
                 cursor.execute(statement, parameters)
-                return cursor.fetchall()
+                names = [str(column[0]).lower() for column in cursor.description or ()]
+                told = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+                rows = tuple(_make_row(table, each) for each in told)
         except ExtraMissingError:
             raise
         except Exception as error:  # each driver has its own tree of exceptions: here they all mean "no answer"
@@ -173,6 +214,8 @@ class FenceSink:
             raise StorageError(
                 "the database does not answer", subject=self.location, found=f"{type(error).__name__}: {reason}"
             ) from error
+        digest = table.input_digest
+        return _Rows(rows, has_digest=digest is not None and digest.lower() in names)
 
 
 def open_fence(
@@ -209,9 +252,32 @@ def open_fence(
     )
 
 
-def _make_batch(row: Sequence[Any]) -> CommittedBatch:
-    _, batch_id, epoch, state, row_count = row
-    return CommittedBatch(int(batch_id), version=epoch, is_live=state in (None, "live"), row_count=row_count)
+def _make_row(table: FenceTable, told: Mapping[str, Any]) -> _Row:
+    def find(name: str | None) -> Any:
+        return None if name is None else told.get(name.lower())
+
+    batch = CommittedBatch(
+        int(told[table.batch_id.lower()]),
+        version=find(table.epoch),
+        is_live=find(table.state) in (None, "live"),
+        row_count=find(table.row_count),
+        is_streaming=False,
+    )
+    return _Row(told[table.query_id.lower()], batch, find(table.sink_name))
+
+
+def _find_newest(batches: Sequence[CommittedBatch]) -> int | None:
+    return max((batch.batch_id for batch in batches if batch.is_live), default=None)
+
+
+def _list_common(of_sinks: Sequence[Sequence[CommittedBatch]]) -> tuple[CommittedBatch, ...]:
+    """What one sink has, where others that the same function writes show the same batches as well."""
+    if not of_sinks:
+        return ()
+    live = [{batch.batch_id for batch in batches if batch.is_live} for batches in of_sinks]
+    common = set.intersection(*live)
+    either = set.union(*live)
+    return tuple(batch for batch in of_sinks[0] if batch.batch_id in common or batch.batch_id not in either)
 
 
 def _make_engine(url: str) -> Any:

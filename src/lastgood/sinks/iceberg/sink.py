@@ -60,6 +60,18 @@ class Snapshot:
         total = self.summary.get("total-data-files")
         return total is not None and total == self.summary.get("added-data-files", "0")
 
+    @property
+    def row_count(self) -> int | None:
+        """Rows that it added; None if it does not say."""
+        return _parse_number(self.summary.get("added-records", ""))
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether somebody has put other rows in the place of all that there were."""
+        total = self.summary.get("total-records")
+        is_all = total is not None and total == self.summary.get("added-records", "0") != "0"
+        return self.batch_id is None and self.summary.get("operation") == "overwrite" and is_all
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergMetadata:
@@ -70,6 +82,8 @@ class IcebergMetadata:
     snapshots: Mapping[int, Snapshot]
     refs: Mapping[str, int] = field(default_factory=dict)
     """Snapshot of each branch and tag."""
+    written_at_ms: int | None = None
+    """When the oldest metadata file was written that it tells of, or itself; None if it does not say."""
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch; None if it has none."""
@@ -117,11 +131,15 @@ def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     current = fields.get("current-snapshot-id")
     current_snapshot_id = current if is_long(current) and current >= 0 else None
     numbered_heads = {name: head for name, head in heads.items() if is_long(head)}
+    log = fields.get("metadata-log")
+    files = [fields, *(log if isinstance(log, list) else [])]
+    times = [each.get("timestamp-ms", each.get("last-updated-ms")) for each in files if isinstance(each, dict)]
     return IcebergMetadata(
         table_id=table_id,
         current_snapshot_id=current_snapshot_id,
         snapshots={snapshot.snapshot_id: snapshot for snapshot in snapshots},
         refs=numbered_heads,
+        written_at_ms=min((time for time in times if is_long(time)), default=None),
     )
 
 
@@ -200,7 +218,10 @@ def judge_metadata(metadata: IcebergMetadata, query_id: str, *, location: str, r
     else:
         by_spark = _find_marked(metadata.ancestors(metadata.head(MAIN)), query_id)
     is_whole = not line or line[-1].is_first
-    live = {snapshot.snapshot_id for snapshot in line}
+    live: dict[int, bool | None] = {snapshot.snapshot_id: True for snapshot in line}
+    if not is_whole:  # of what a tag has kept from before the oldest that is kept of the line, it does not tell
+        live |= {one.snapshot_id: None for one in metadata.snapshots.values() if _is_before(one, line[-1])}
+    unclear = _explain_replaced(line, query_id, live)
     written = sorted(
         (
             one
@@ -231,9 +252,11 @@ def judge_metadata(metadata: IcebergMetadata, query_id: str, *, location: str, r
         known=marked is not None or is_whole,
         because=because,
         skips_up_to=skips_up_to,
-        batches=tuple(_make_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
+        batches=tuple(_make_batch(snapshot, is_live=live.get(snapshot.snapshot_id, False)) for snapshot in written),
         complete_from=complete_from,
         identity=metadata.table_id,
+        created_at_ms=_find_creation_ms(metadata, line) if ref == MAIN else None,
+        unclear=unclear,
         others=_collect_others(line, query_id),
         write_obstacles=("lastgood does not write Iceberg tables",),
         notes=tuple(notes),
@@ -275,12 +298,38 @@ def _collect_others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
     return others
 
 
-def _make_batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001 - private, and the name says it
+def _is_before(snapshot: Snapshot, other: Snapshot) -> bool:
+    return (snapshot.sequence_number, snapshot.timestamp_ms) < (other.sequence_number, other.timestamp_ms)
+
+
+def _explain_replaced(line: Sequence[Snapshot], query_id: str, live: dict[int, bool | None]) -> str | None:
+    """Why rows are missing: somebody has put fewer in the place of all; then `live` says so of the older snapshots."""
+    for position, snapshot in enumerate(line):
+        if snapshot.is_replacing:
+            older = [one for one in line[position + 1 :] if one.summary.get(QUERY_ID) == query_id]
+            rows = sum(one.row_count or 0 for one in older)
+            if (snapshot.row_count or 0) < rows:
+                live |= dict.fromkeys((one.snapshot_id for one in line[position + 1 :]), None)
+                by = f"by {snapshot.row_count:,}, where the query had written {rows:,}"
+                return f"snapshot {snapshot.snapshot_id} replaced all rows {by}"
+    return None
+
+
+def _find_creation_ms(metadata: IcebergMetadata, line: Sequence[Snapshot]) -> int | None:
+    """When the table had no row yet, as far as it tells; None where it may have been made of rows that are older."""
+    if not line:
+        return metadata.written_at_ms if not metadata.snapshots else None
+    first = line[-1]
+    is_brought = first.batch_id is None and first.row_count != 0
+    return None if is_brought or not first.is_first else first.timestamp_ms
+
+
+def _make_batch(snapshot: Snapshot, *, is_live: bool | None) -> CommittedBatch:
     return CommittedBatch(
         batch_id=snapshot.batch_id or 0,
         version=snapshot.snapshot_id,
         is_live=is_live,
-        row_count=_parse_number(snapshot.summary.get("added-records", "")),
+        row_count=snapshot.row_count,
         committed_at_ms=snapshot.timestamp_ms,
     )
 

@@ -245,3 +245,76 @@ def test_batch_that_came_by_a_clone_is_as_old_as_its_mark() -> None:
     assert [each.committed_at_ms for each in found.batches] == [4000, 9500]
     untold = dataclasses.replace(cloned, transactions=(Transaction(Q, 3),))
     assert trace_history(commits(untold), Q).batches[0].committed_at_ms is None
+
+
+def counted(commit: TableCommit, rows: int | None) -> TableCommit:
+    metrics = {} if rows is None else {"numOutputRows": str(rows)}
+    return dataclasses.replace(commit, metrics=metrics, changes_data=True)
+
+
+def overwriting(removes: str, rows: int | None, operation: str = "WRITE") -> TableCommit:
+    made = dataclasses.replace(other(removes=removes), operation=operation, parameters={"mode": "Overwrite"})
+    return counted(made, rows)
+
+
+THREE = (counted(w(0, "a"), 10), counted(w(1, "b"), 10), counted(w(2, "c"), 10))
+
+
+@pytest.mark.parametrize("rows", [29, None])
+@pytest.mark.parametrize("operation", ["WRITE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE", "CLONE"])
+def test_rows_that_somebody_has_replaced_by_fewer_may_be_gone_and_the_mark_stays(
+    rows: int | None, operation: str
+) -> None:
+    history = trace_history(commits(*THREE, overwriting("a b c", rows, operation), w(3, "d")), Q)
+    assert (history.shown.batch_id, live(history)) == (3, {3: [4]})
+    assert [batch.is_live for batch in history.batches] == [None, None, None, True]
+    assert history.unclear is not None
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        overwriting("a b c", 30),  # as many: its columns were changed, for all that is known
+        overwriting("b c", 5),  # a partition of it
+        counted(other(removes="a b c"), 5),  # MERGE, as an example
+        dataclasses.replace(w(9, "x", removes="a b c", app="theirs"), operation="MERGE"),
+    ],
+)
+def test_rows_that_were_rewritten_in_any_other_way_are_taken_to_be_there(by: TableCommit) -> None:
+    history = trace_history(commits(*THREE, by), Q)
+    assert (live(history), history.unclear) == ({0: [0], 1: [1], 2: [2]}, None)
+
+
+def test_rows_are_followed_through_files_that_were_made_of_others() -> None:
+    optimise = dataclasses.replace(other("ab", "a b"), operation="OPTIMIZE")
+    assert trace_history(commits(*THREE, optimise, overwriting("ab c", 29)), Q).unclear is not None
+    assert trace_history(commits(*THREE, optimise, overwriting("ab c", 30)), Q).unclear is None
+    merged = counted(dataclasses.replace(other("a2", "a"), operation="MERGE"), None)
+    assert trace_history(commits(*THREE, merged, overwriting("a2 b c", 20)), Q).unclear is None
+
+
+def test_query_that_replaces_all_rows_itself_has_lost_none() -> None:
+    complete = counted(w(1, "b", removes="a"), 3)
+    history = trace_history(commits(THREE[0], dataclasses.replace(complete, parameters={"mode": "Overwrite"})), Q)
+    assert history.unclear is None
+
+
+def test_restore_brings_back_what_was_replaced() -> None:
+    history = trace_history(commits(*THREE, overwriting("a b c", 1), restore(2)), Q)
+    assert live(history) == {0: [0], 1: [1], 2: [2]}
+
+
+def deleting(removes: str, adds: str = "") -> TableCommit:
+    return counted(dataclasses.replace(other(adds, removes), operation="DELETE"), None)
+
+
+def test_newest_batches_whose_rows_somebody_has_deleted_may_be_gone() -> None:
+    history = trace_history(commits(*THREE, deleting("b c")), Q)
+    assert [batch.is_live for batch in history.batches] == [True, None, None]
+    assert (history.shown.batch_id, history.unclear is not None) == (2, True)
+
+
+@pytest.mark.parametrize("by", [deleting("a"), deleting("a b c"), deleting("c", "c2"), deleting("b")])
+def test_rows_that_are_deleted_as_tables_are_cleaned_take_no_batch_back(by: TableCommit) -> None:
+    history = trace_history(commits(*THREE, by), Q)
+    assert (live(history), history.unclear) == ({0: [0], 1: [1], 2: [2]}, None)

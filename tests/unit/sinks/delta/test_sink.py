@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -471,3 +472,31 @@ def test_nothing_is_presumed_of_a_query_that_the_table_knows_or_that_nobody_does
 def test_no_table_is_written_where_no_commit_was_tried_beside_sparks(place: str, obstacles: int) -> None:
     log = TableLog(place, 0, (), metadata=TableMetadata("x"), protocol=Protocol(1, 2))
     assert len(write_obstacles(log)) == obstacles
+
+
+def test_table_that_was_overwritten_by_an_older_version_may_lack_what_came_after(table: Path) -> None:
+    older = DeltaTable(table, version=1).to_pyarrow_table()
+    write_deltalake(table, older, mode="overwrite")
+    found = evidence(table)
+    assert (found.last_batch, found.skips_up_to) == (3, 3)
+    assert [batch.is_live for batch in found.batches] == [None] * 4
+    assert found.unclear == "version 4 (WRITE) replaced all rows by 6, where the query had written 12"
+    DeltaTable(table).restore(3)
+    assert [batch.is_live for batch in evidence(table).batches] == [True] * 4
+
+
+def test_table_whose_rows_were_all_written_anew_lacks_none(table: Path) -> None:
+    write_deltalake(table, DeltaTable(table).to_pyarrow_table(), mode="overwrite", schema_mode="overwrite")
+    found = evidence(table)
+    assert (found.unclear, [batch.is_live for batch in found.batches]) == (None, [True] * 4)
+
+
+def test_clone_tells_of_no_batch_before_the_mark_that_it_has_brought(table: Path) -> None:
+    clone = table.with_name("clone")
+    write(clone, 3)
+    write(clone, 4)
+    commit = clone / "_delta_log" / name_commit(0)
+    commit.write_text(re.sub('"operation":"[^"]*"', '"operation":"CLONE"', commit.read_text()))
+    found = evidence(clone)
+    assert (found.last_batch, found.complete_from) == (4, 3)
+    assert evidence(table).complete_from == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_fence_shows_its_newest_live_batch(database: Path) -> None:
     ]
     assert found.others == {"old": 7}
     assert found.complete_from == 0
+    assert {batch.is_streaming for batch in found.batches} == {False}, "a function writes it, perhaps elsewhere as well"
 
 
 def test_fence_with_a_digest_skips_nothing_without_a_word(database: Path) -> None:
@@ -56,8 +58,44 @@ def test_fence_with_a_digest_skips_nothing_without_a_word(database: Path) -> Non
     assert (found.skips_up_to, found.notes) == (None, ())
 
 
-def test_every_sink_of_the_database_counts_unless_one_is_named(database: Path) -> None:
-    assert open_fence(f"sqlite:///{database}").evidence("q", now_ms=0).last_batch == 5
+def add(database: Path, *rows: tuple[object, ...]) -> None:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.executemany("INSERT INTO stream_fence VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+
+
+def test_sinks_of_one_query_that_are_apart_show_no_common_batch_unless_one_is_named(database: Path) -> None:
+    found = open_fence(f"sqlite:///{database}").evidence("q", now_ms=0)
+    assert (found.known, found.last_batch, found.batches) == (False, None, ())
+    assert "orders shows 1, other shows 5" in found.because
+    assert found.others == {"old": 7}
+
+
+def test_sinks_of_one_query_at_the_same_batch_show_what_both_have(database: Path) -> None:
+    add(database, *(("other", "q", n, f"d{n}", 1, "live", 3) for n in (0, 3)))
+    add(database, *(("orders", "q", n, f"d{n}", 1, "live", 3) for n in (3, 4, 5)))
+    found = open_fence(f"sqlite:///{database}").evidence("q", now_ms=0)
+    assert (found.known, found.last_batch) == (True, 5)
+    assert [batch.batch_id for batch in found.batches if batch.is_live] == [0, 3, 5]
+
+
+def test_fence_without_a_digest_is_seen_to_know_numbers_only(tmp_path: Path) -> None:
+    file = tmp_path / "sink.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE stream_fence (query_id text, batch_id int, epoch int)")
+        connection.execute("INSERT INTO stream_fence VALUES ('q', 4, 1)")
+        connection.commit()
+    found = open_fence(f"sqlite:///{file}").evidence("q", now_ms=0)
+    assert (found.last_batch, found.skips_up_to, len(found.notes)) == (4, 4, 1)
+
+
+def test_table_that_lacks_a_column_that_is_needed_is_an_answer(tmp_path: Path) -> None:
+    file = tmp_path / "sink.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE stream_fence (batch_id int, epoch int)")
+        connection.execute("INSERT INTO stream_fence VALUES (4, 1)")
+        connection.commit()
+    assert "query_id" in open_fence(f"sqlite:///{file}").evidence("q", now_ms=0).because
 
 
 def test_query_without_a_row_has_written_nothing(database: Path) -> None:

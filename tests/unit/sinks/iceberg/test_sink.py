@@ -166,3 +166,39 @@ def test_damaged_and_missing_metadata_are_answers(tmp_path: Path) -> None:
     found = ask(tmp_path)
     assert (found.known, found.skips_known) == (False, False)
     assert "damaged" in found.because
+
+
+def test_table_was_made_no_later_than_its_first_rows() -> None:
+    assert evidence(table(3, *EPOCHS)).created_at_ms == 1000
+    brought = evidence(table(2, snapshot(1, None), snapshot(2, 1, 6)))
+    expired = evidence(table(3, *EPOCHS[1:]))
+    assert (brought.created_at_ms, expired.created_at_ms) == (None, None)
+    empty = {**table(None), "last-updated-ms": 9, "metadata-log": [{"timestamp-ms": 7, "metadata-file": "x"}, 8]}
+    assert evidence(empty).created_at_ms == 7
+    assert evidence({**table(None), "last-updated-ms": "9", "metadata-log": 8}).created_at_ms is None
+
+
+def replacing(number: int, parent: int, rows: int, total: int | None = None) -> dict[str, object]:
+    counts = {"added-records": str(rows), "total-records": str(rows if total is None else total)}
+    return {**snapshot(number, parent), "summary": {"operation": "overwrite", **counts}}
+
+
+@pytest.mark.parametrize(
+    ("by", "lives"),
+    [
+        (replacing(4, 3, 2), [None, None, None]),
+        (replacing(4, 3, 9), [True, True, True]),  # as many as there were: moved, for all that is known
+        (replacing(4, 3, 2, total=8), [True, True, True]),  # the others stay
+    ],
+)
+def test_rows_that_somebody_has_replaced_by_fewer_may_be_gone(by: dict[str, object], lives: list[bool | None]) -> None:
+    found = evidence(table(5, *EPOCHS, by, snapshot(5, 4, 3)))
+    assert (found.last_batch, [batch.is_live for batch in found.batches]) == (3, [*lives, True])
+    assert (found.unclear is None) is (None not in lives)
+
+
+def test_batch_that_only_a_tag_has_kept_is_not_taken_for_one_that_was_taken_back() -> None:
+    kept = [snapshot(1, None, 0), snapshot(4, 3, 3), snapshot(5, 4, 4), snapshot(9, 4, 8)]
+    found = evidence(table(5, *kept, monthly=1))
+    assert [(batch.batch_id, batch.is_live) for batch in found.batches] == [(0, None), (3, True), (4, True), (8, False)]
+    assert found.holes == ()
