@@ -27,7 +27,7 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
 	@$(PYTEST) -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
-	@$(PYTEST) -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
+	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .

@@ -300,9 +300,9 @@ def _check_versions(
     if anew is not None and anew.batch_id not in observed.rewritten:
         seconds = (anew.written_ms - anew.planned_ms) / 1000
         effect = (
-            f"Version {anew.version} was written {seconds:,.0f} seconds after batch {anew.batch_id} was planned, which has"
-            " read one of that number: the table was put back, and what was written again under numbers that were read"
-            " is not read."
+            f"Version {anew.version} was written {seconds:,.0f} seconds after batch {anew.batch_id} was planned, which"
+            " has read one of that number: the table was put back, and what was written again under numbers that were"
+            " read is not read."
         )
         times = {"version": anew.version, "written_at_ms": anew.written_ms, "planned_at_ms": anew.planned_ms}
         yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, table.location, effect, {**evidence, **times}, command)
