@@ -39,9 +39,9 @@ def test_clients_are_told_by_aws_own_variables_and_by_options(tmp_path: Path) ->
 
 
 def test_both_kinds_of_servers_listen_on_loopback_only() -> None:
-    assert "127.0.0.1:9" in GATEWAY.serving(Path("/data"), 9)
-    assert GATEWAY.serving(Path("/data"), 9)[-2:] == ["posix", "/data"]
-    assert S3Program("moto", ("moto",)).serving(Path("/data"), 9) == ["moto", "-H", "127.0.0.1", "-p", "9"]
+    assert "127.0.0.1:9" in GATEWAY.make_command(Path("/data"), 9)
+    assert GATEWAY.make_command(Path("/data"), 9)[-2:] == ["posix", "/data"]
+    assert S3Program("moto", ("moto",)).make_command(Path("/data"), 9) == ["moto", "-H", "127.0.0.1", "-p", "9"]
 
 
 def test_what_was_built_is_taken_from_the_cache(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,8 @@ def conditions(found: Report) -> list[str]:
 
 def test_log_tells_where_the_table_is_that_a_query_reads(table: Path, tmp_path: Path) -> None:
     table_id = str(DeltaTable(table).metadata().id)
-    CheckpointBuilder(tmp_path / "checkpoint", Table(table_id)).run(2)
+    made_ms = time.time_ns() // 1_000_000
+    CheckpointBuilder(tmp_path / "checkpoint", Table(table_id), started_ms=made_ms).run(2)
     found = report(tmp_path, table, table_id)
     assert {source: facts.latest_version for source, facts in found.observed.tables.items()} == {"0": 3}
     assert conditions(found) == []
