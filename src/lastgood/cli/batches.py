@@ -34,7 +34,8 @@ def list_headings(comparison: SinkComparison) -> tuple[str, ...]:
 def format_cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], str | None]:
     """One batch as the cells below `list_headings`, and their style."""
     held = comparison.of(row)
-    differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
+    told = [each.difference for each in held if each.difference is not None]
+    differences = list(dict.fromkeys(told))
     notes = [*differences, *row.notes]
     if row.mirrored:
         notes.append("from the mirror")
@@ -103,7 +104,8 @@ def print_summary(query: OpenQuery, out: Console) -> None:
     else:
         versions = ""
     out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
-    for line in take_first_lines(f"{path}: {damage}" for path, damage in checkpoint.damage.items()):
+    damaged = [f"{path}: {damage}" for path, damage in checkpoint.damage.items()]
+    for line in take_first_lines(damaged):
         out.print(make_styled(("damaged", "red"), f"  {line}"))
     for line in take_first_lines(checkpoint.absent):
         out.print(make_styled(("missing", "red"), f"  {line}"))

@@ -163,8 +163,7 @@ def read_commits(
         StorageError: the storage does not answer, or does not let us look.
     """
     reader = _Reader(storage, table / DELTA_LOG, deadline)
-    answers = [answer for version in versions for answer in reader.answers(range(version, version + 1))]
-    return [answer for answer in answers if isinstance(answer, TableCommit)]
+    return [answer for answer in reader.answers(versions) if isinstance(answer, TableCommit)]
 
 
 def _find_newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
@@ -287,7 +286,7 @@ class _Reader:
             return _make_log_damage(make_damage(DamageKind.MISSING_PART, name_commit(version)), answers)
         return _make_log_damage(make_damage(wrong.kind, f"{name_commit(version)}: {wrong.found}", wrong.line), answers)
 
-    def answers(self, versions: range) -> list[TableCommit | Damage | None]:
+    def answers(self, versions: Sequence[int]) -> list[TableCommit | Damage | None]:
         """What is in the commit files of these versions; None where there is none."""
         answers = ask_all(
             [partial(self._commit, version) for version in versions],

@@ -73,7 +73,8 @@ def _advise_on_unbounded(observed: Observation, operator: StateOperator) -> Iter
         return
     if find_spread(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
         return  # without keys it keeps one row, or one number
-    recorded = [batch for batch in observed.advice.batches if batch.rows and batch.state_rows is not None]
+    reading = [batch for batch in observed.advice.batches if batch.rows]
+    recorded = [batch for batch in reading if batch.state_rows is not None]
     if recorded:
         first, last = (recorded[0].state_rows, recorded[-1].state_rows)
     else:
@@ -116,7 +117,8 @@ def _advise_on_unexpired(observed: Observation, operator: StateOperator) -> Iter
     if not told_of or any(each.get("ttlEnabled") is not False for each in told_of):
         return
     is_alone = state is not None and len(state.operators) == 1  # the records tell of all operators together
-    rows = [batch.state_rows for batch in observed.advice.batches if batch.rows and batch.state_rows is not None]
+    reading = [batch for batch in observed.advice.batches if batch.rows]
+    rows = [batch.state_rows for batch in reading if batch.state_rows is not None]
     if rows:
         first, last = (rows[0], rows[-1])
     else:

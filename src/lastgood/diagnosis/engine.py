@@ -58,7 +58,8 @@ class Report(JsonValue):
     @property
     def others(self) -> tuple[Restart, ...]:
         """For the versions that would do something else; only who asks waits for these predictions."""
-        predicted = (predict(self.observed, version) for version in SPARK_VERSIONS if version != self.spark)
+        versions = [version for version in SPARK_VERSIONS if version != self.spark]
+        predicted = [predict(self.observed, version) for version in versions]
         return tuple(other for other in predicted if _is_different(other, self.restart))
 
     @property

@@ -49,7 +49,8 @@ class KafkaReading:
     @property
     def begun(self) -> Offsets:
         """Where it began, if it wrote that down."""
-        logs = (log for log in self.observed.checkpoint.sources if log.name == self.stand.source_id)
+        sources = self.observed.checkpoint.sources
+        logs = (log for log in sources if log.name == self.stand.source_id)
         begin = next((log.initial for log in logs), None)
         return {} if begin is None else get_topics(begin.offset)
 

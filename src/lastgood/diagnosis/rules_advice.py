@@ -202,7 +202,8 @@ def _check_schemas_elsewhere(observed: Observation, operator: StateOperator) -> 
     stores = operator.metadata.stores if isinstance(operator.metadata, OperatorMetadata) else ()
     paths = sorted(path for store in stores for path in store.schema_paths)
     marker = f"/state/{operator.operator}/_stateSchema/"
-    elsewhere = [path for path in paths if marker in path and _is_elsewhere(path.partition(marker)[0], observed)]
+    pointing = [path for path in paths if marker in path]
+    elsewhere = [path for path in pointing if _is_elsewhere(path.partition(marker)[0], observed)]
     if elsewhere:
         old = elsewhere[0].partition(marker)[0]
         yield Finding(

@@ -69,7 +69,8 @@ def find_kafka(observed: Observation, restart: Restart) -> Iterator[Finding]:
 def _check_initial(source: KafkaReading) -> Iterator[Finding]:
     """The first batch is not committed, and where it begins is lost."""
     stand = source.stand
-    log = next((log for log in source.observed.checkpoint.sources if log.name == stand.source_id), None)
+    sources = source.observed.checkpoint.sources
+    log = next((log for log in sources if log.name == stand.source_id), None)
     if stand.batch_id or not stand.is_rerun or (log and log.initial):
         return
     entry = None

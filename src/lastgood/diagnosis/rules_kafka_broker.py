@@ -287,7 +287,8 @@ def _check_new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -
         evidence = {"began_at": to_json(again)}
         subject = name_partitions(again)
         yield source.finding(conditions.SOURCE_SUBSCRIPTION_CHANGED, subject, effect, evidence, level=Severity.WARNING)
-    whole = {p: each for p, each in new.items() if not each.earliest and p not in begun}
+    added = {p: each for p, each in new.items() if p not in begun}
+    whole = {p: each for p, each in added.items() if not each.earliest}
     if whole:
         subject = name_partitions({topic: whole})
         effect = f"The next batch reads {subject} from the beginning, whatever startingOffsets says; nothing is lost."

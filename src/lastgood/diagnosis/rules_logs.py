@@ -247,9 +247,8 @@ def find_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
 
 def _check_not_empty(observed: Observation, restart: Restart) -> Iterator[Finding]:
     """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
-    logs = {
-        folder: listing for folder, listing in _collect_listings(observed.checkpoint) if listing.newest_listed is None
-    }
+    listings = dict(_collect_listings(observed.checkpoint))
+    logs = {folder: listing for folder, listing in listings.items() if listing.newest_listed is None}
     folder = restart.stop.subject if restart.stop else ""
     if restart.error == "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" and folder in logs:
         names = [f"{folder}/{name}" for name in (*logs[folder].foreign, *logs[folder].temporary)]
