@@ -7,9 +7,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -21,6 +23,7 @@ from lastgood.operations.backup import create
 from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
+from lastgood.storage.services import make_impatient
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
@@ -116,6 +119,16 @@ def test_sink_that_tells_leaves_nothing_to_warn_of(tmp_path: Path, checkpoint: P
     assert answer(checkpoint)["warning"] is None
 
 
+@pytest.fixture
+def _forgets_s3() -> Iterator[None]:
+    """No access to S3 that another test of this process was given, with its credentials, and none for the next ones."""
+    filesystem = make_impatient(fsspec.get_filesystem_class("s3"), "s3")
+    filesystem.clear_instance_cache()
+    yield
+    filesystem.clear_instance_cache()
+
+
+@pytest.mark.usefixtures("_forgets_s3")
 def test_lost_checkpoint_waits_for_a_sink_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
