@@ -5,7 +5,7 @@ SHARD ?= 1/1
 SEED ?= $(shell date +%s)
 # A folder in memory with room for all that tests write, if there is one: they write hundreds of thousands of small files.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
-PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-tests-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
+PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/pytest --basetemp="$$folder/tmp"
 # What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
