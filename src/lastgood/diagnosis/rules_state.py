@@ -92,7 +92,7 @@ nobody else's rows are touched and the source still has what the batch read.""",
 STALE_STATE_SNAPSHOT = Condition(
     "STALE_STATE_SNAPSHOT",
     Severity.ERROR,
-    "a snapshot of the state is newer than the logs",
+    "a snapshot of the state is of a time that the logs have given up",
     """\
 The logs were taken back to an older batch, and the state was not: there are snapshots of versions that have yet to be
 made. When the query comes to such a version it writes its changes anew, and the old snapshot stays. A later start loads
