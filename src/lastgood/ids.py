@@ -24,6 +24,11 @@ def make_id(at_ms: int) -> str:
     return f"{when}-{mark:04x}"
 
 
+def parse_time_ms(text: str) -> int:
+    """The second in which such an id was made, milliseconds since 1970."""
+    return int(datetime.strptime(text[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()) * 1000
+
+
 def is_id(text: str) -> bool:
     """Whether a text can be such an id."""
     return _ID.fullmatch(text) is not None

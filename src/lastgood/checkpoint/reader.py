@@ -35,7 +35,7 @@ from lastgood.checkpoint.partitions import collect_pins
 from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
-from lastgood.checkpoint.state_reader import list_commits_needed, list_operators, look_into_stores
+from lastgood.checkpoint.state_reader import list_commits_needed, list_made_again, list_operators, look_into_stores
 from lastgood.storage.reading import Location, Storage
 
 BATCHES_DEFAULT = 10
@@ -323,7 +323,18 @@ class _Reader:
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest)
         if newest is not None and newest == version:  # a sink may skip it: then the batch after it is the first to load
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest + 1)
-        return judge_state(looked, ids, restart_version=version, pins=collect_pins(offsets.entries, commits.newest))
+        judged = judge_state(looked, ids, restart_version=version, pins=collect_pins(offsets.entries, commits.newest))
+        return replace(judged, planned_ms=self._read_plan_times(list_made_again(operators), offsets))
+
+    def _read_plan_times(self, batch_ids: list[int], offsets: BatchLog[OffsetEntry]) -> dict[int, int]:
+        """When batches were planned, of those whose plan was not read with the newest ones."""
+        unread = [batch_id for batch_id in batch_ids if batch_id in offsets.ids and batch_id not in offsets.entries]
+        plans = self._pool.map(_Logs(self._storage, self._location).plan, unread)
+        return {
+            batch_id: plan.metadata.batch_timestamp_ms
+            for batch_id, plan in zip(unread, plans, strict=True)
+            if isinstance(plan, OffsetEntry) and plan.metadata is not None
+        }
 
 
 def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:

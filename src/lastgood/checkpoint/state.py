@@ -73,6 +73,8 @@ class StateStore:
     """Those files of changes, and HDFS-backed snapshots, that were looked into and end too early."""
     checksummed: frozenset[str] = frozenset()
     """Names of files that have a `.NAME.crc` of Hadoop beside them."""
+    written_ms: Mapping[StateFile, int] = field(default_factory=dict, compare=False)
+    """When the files of those versions were written that have a snapshot which stays; milliseconds since 1970."""
 
     @property
     def folder(self) -> str:
@@ -101,6 +103,11 @@ class StateStore:
     def versions(self) -> BatchIds:
         """Versions that have any file, loadable or not."""
         return BatchIds.of({file.version for file in self.files})
+
+
+def list_snapshots_that_stay(store: StateStore) -> list[StateFile]:
+    """The snapshots that nobody writes over when their version is made again, ascending: those without an id."""
+    return [file for file in store.files if file.kind.is_snapshot and file.unique_id is None]
 
 
 class Loads:
@@ -338,6 +345,8 @@ class State:
     """What it was judged by: `state_unique_ids` of the commits that were read, by batch."""
     pins: Pins = field(default_factory=Pins)
     """What it was judged by: `spark.sql.shuffle.partitions` of the offset log."""
+    planned_ms: Mapping[int, int] = field(default_factory=dict)
+    """When those batches were planned whose changes were made again after a snapshot; milliseconds since 1970."""
 
     def obstacles_to(self, version: int, *, auto_repair: bool = False) -> tuple[Obstacle, ...]:
         """One for each store that cannot load `version`, as far as it was looked; see `judge_state`."""

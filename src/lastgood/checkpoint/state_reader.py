@@ -27,7 +27,14 @@ from lastgood.checkpoint.operators import (
     parse_state_schema,
 )
 from lastgood.checkpoint.partitions import Spread, find_spread_by_name
-from lastgood.checkpoint.state import Loads, StateFormat, StateOperator, StateStore, find_unique_ids
+from lastgood.checkpoint.state import (
+    Loads,
+    StateFormat,
+    StateOperator,
+    StateStore,
+    find_unique_ids,
+    list_snapshots_that_stay,
+)
 from lastgood.checkpoint.state_files import (
     CHANGELOG_HEAD_BYTES,
     ZIP_BYTES_MAX,
@@ -138,6 +145,7 @@ def _find_metadata_path(storage: Storage, checkpoint: Location, operator: int) -
 def _read_stores(storage: Storage, root: Location, operator: int, partition: int) -> list[StateStore]:
     """The stores of one partition; one without any file is a store as well."""
     files: dict[str, list[StateFile]] = {}
+    written_ms: dict[str, dict[StateFile, int]] = {}
     immutables: dict[str, dict[str, int | None]] = {}
     checksummed: dict[str, set[str]] = {}
     for entry in storage.walk(root / f"{operator}/{partition}") or ():
@@ -154,6 +162,8 @@ def _read_stores(storage: Storage, root: Location, operator: int, partition: int
             file = parse_state_file_name(name, entry.size)
         if file:
             files.setdefault(store or STORE_DEFAULT, []).append(file)
+            if entry.modified_ms is not None:
+                written_ms.setdefault(store or STORE_DEFAULT, {})[file] = entry.modified_ms
         elif below in IMMUTABLE_FOLDERS:
             immutables.setdefault(store or STORE_DEFAULT, {})[name] = entry.size
     names = sorted({*files, *immutables}) or [STORE_DEFAULT]
@@ -165,9 +175,28 @@ def _read_stores(storage: Storage, root: Location, operator: int, partition: int
             tuple(sorted(files.get(name, ()), key=_rank_by_version)),
             immutables.get(name, {}),
             checksummed=frozenset(checksummed.get(name, ())),
+            written_ms=_select_beside_snapshots(written_ms.get(name, {})),
         )
         for name in names
     ]
+
+
+def _select_beside_snapshots(written_ms: Mapping[StateFile, int]) -> dict[StateFile, int]:
+    """The times of those versions that have a snapshot which stays."""
+    versions = {file.version for file in written_ms if file.kind.is_snapshot and file.unique_id is None}
+    return {file: ms for file, ms in written_ms.items() if file.version in versions}
+
+
+def list_made_again(operators: Iterable[StateOperator]) -> list[int]:
+    """The batches whose changes were written after a snapshot of their version: the plan tells whether it is theirs."""
+    found = set()
+    for store in (store for operator in operators for store in operator.stores):
+        snapshots = {file.version: store.written_ms.get(file) for file in list_snapshots_that_stay(store)}
+        for file, ms in store.written_ms.items():
+            snapshot_ms = snapshots.get(file.version)
+            if snapshot_ms is not None and ms > snapshot_ms:
+                found.add(file.version - 1)
+    return sorted(found)[-_COMMITS_MAX:]
 
 
 def _rank_by_version(file: StateFile) -> tuple[int, str, str]:

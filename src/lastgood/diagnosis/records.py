@@ -5,6 +5,7 @@ from __future__ import annotations
 from lastgood.diagnosis import (
     kafka_conditions,
     rules_kafka,
+    rules_lost,
     rules_sinks,
     rules_sources,
     rules_state,
@@ -22,6 +23,7 @@ _OF_STATE = (
     rules_state.STATE_FILE_DAMAGED,
 )
 """Those with which Spark may go on, with totals that lack what was read before, or hold what was given up."""
+_OF_LOGS = (rules_lost.LOGS_OLDER_THAN_RECORDS,)
 OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 """Every condition by which records can be lost or doubled between sources and sinks."""
 _DONE_ALREADY = (
@@ -63,10 +65,11 @@ def find_against_exactly_once(observed: Observation, restart: Restart) -> list[F
         *rules_sources.find_sources(observed, restart),
         *rules_sinks.find_sinks(observed, restart),
         *rules_state.find_state(observed, restart),
+        *rules_lost.find_older(observed),
     ]
     return [each for each in findings if _is_against(each)]
 
 
 def _is_against(finding: Finding) -> bool:
     least = Severity.WARNING if finding.condition in _DONE_ALREADY else Severity.ERROR
-    return finding.severity >= least and finding.condition in (*OF_RECORDS, *_OF_STATE)
+    return finding.severity >= least and finding.condition in (*OF_RECORDS, *_OF_STATE, *_OF_LOGS)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
-from lastgood.checkpoint.state_files import StateFile
+from lastgood.checkpoint.state import Obstacle, State
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
@@ -18,6 +17,7 @@ from lastgood.query.prediction.spark_version import SPARK_4_1
 from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
+from lastgood.query.stale_snapshots import find_stale_snapshots
 
 _SHOWN = 20
 
@@ -92,11 +92,13 @@ nobody else's rows are touched and the source still has what the batch read.""",
 STALE_STATE_SNAPSHOT = Condition(
     "STALE_STATE_SNAPSHOT",
     Severity.ERROR,
-    "a snapshot of the state is newer than the logs",
+    "a snapshot of the state is of a time that the logs have given up",
     """\
 The logs were taken back to an older batch, and the state was not: there are snapshots of versions that have yet to be
 made. When the query comes to such a version it writes its changes anew, and the old snapshot stays. A later start loads
 that snapshot, from the time that was abandoned, and applies the new changes to it. Nothing fails; totals are wrong.
+So it is where somebody dropped a plan after its batch had made its state, and the next driver planned the number anew:
+a snapshot that is older than the plan is of another one.
 
 Before the query is started, every state file above the version that the logs stand for has to be set aside. RocksDB
 without changelog checkpointing and state checkpoint format v2 are not affected.""",
@@ -297,13 +299,9 @@ def _find_lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[s
 
 
 def _check_ahead(observed: Observation, state: State, newest: int) -> Iterator[Finding]:
-    """State files above the version that the newest planned batch makes."""
-    stale: list[str] = []
-    harmless: list[str] = []
-    for store in (store for operator in state.operators for store in operator.stores):
-        for file in store.files:
-            if file.version > newest and file.unique_id is None:
-                (stale if _may_stay(store, file) else harmless).append(f"{store.folder}/{file.name}")
+    """State files above the version that the newest planned batch makes, and snapshots that are of an older plan."""
+    found = find_stale_snapshots(observed.checkpoint)
+    stale = [each.path for each in found if each.batch is None]
     if stale:
         effect = (
             "Totals will be wrong without a message: a later start loads this snapshot, which is of a time that the"
@@ -311,12 +309,28 @@ def _check_ahead(observed: Observation, state: State, newest: int) -> Iterator[F
         )
         evidence = {"newest_version": newest, "files": stale[:_SHOWN], "count": len(stale)}
         yield Finding(STALE_STATE_SNAPSHOT, stale[0], effect, evidence, observed.command("inspect", "--state"))
-    elif harmless:
+    else:
+        yield from _check_harmless(state, newest)
+    older = [each for each in found if each.batch is not None]
+    if older:
+        effect = (
+            "Totals will be wrong without a message, or are already: a start that loads this snapshot goes on from a"
+            f" plan that was dropped, since it is older than that of batch {older[0].batch}."
+        )
+        evidence = {"batch": older[0].batch, "files": [each.path for each in older[:_SHOWN]], "count": len(older)}
+        yield Finding(STALE_STATE_SNAPSHOT, older[0].path, effect, evidence, observed.command("inspect", "--state"))
+
+
+def _check_harmless(state: State, newest: int) -> Iterator[Finding]:
+    """Files of versions that have yet to be made, and that are overwritten then."""
+    harmless = [
+        f"{store.folder}/{file.name}"
+        for operator in state.operators
+        for store in operator.stores
+        for file in store.files
+        if file.version > newest and file.unique_id is None
+    ]
+    if harmless:
         effect = "They are overwritten when their version is made."
         evidence = {"newest_version": newest, "files": harmless[:_SHOWN], "count": len(harmless)}
         yield Finding(STATE_VERSIONS_AHEAD, harmless[0], effect, evidence)
-
-
-def _may_stay(store: StateStore, file: StateFile) -> bool:
-    """Whether a file of a later version outlives the making of that version."""
-    return file.kind.is_snapshot and store.format is not StateFormat.ROCKSDB

@@ -16,6 +16,8 @@ from typing import Any
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
+from lastgood.ids import parse_time_ms
+from lastgood.journal.room import list_recoveries
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts, TableAround
@@ -45,7 +47,10 @@ def find_advice_facts(
         mounts: Where the system lists what is mounted.
     """
     storage, location = query.storage, query.location
-    questions: dict[str, Callable[[], Any]] = {"records": partial(_read_recorded, query)}
+    questions: dict[str, Callable[[], Any]] = {
+        "records": partial(_read_recorded, query),
+        "repaired": partial(_find_repaired_at, query),
+    }
     if location.name:
         questions["topics"] = partial(read_topic_ids, storage, location, query.query_id)
     places = _list_possible_tables(location)
@@ -68,6 +73,7 @@ def find_advice_facts(
     return replace(
         recorded,
         topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
+        repaired_at_ms=found["repaired"],
         filesystem=_find_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
         table=next(tables, None),
         metadata_modified_ms=found.get("metadata"),
@@ -87,7 +93,7 @@ def select_query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) 
         query: See `find_advice_facts`.
         max_downtime_ms: See `find_advice_facts`.
     """
-    questions: list[Callable[[], Any]] = [partial(_read_recorded, query)]
+    questions: list[Callable[[], Any]] = [partial(_read_recorded, query), partial(_find_repaired_at, query)]
     if query.location.name:
         questions.append(partial(read_topic_ids, query.storage, query.location, query.query_id))
     answers = ask_all(
@@ -96,11 +102,12 @@ def select_query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) 
         deadline=Deadline.after(TIMEOUT_SECONDS),
         subject=str(query.location),
     )
-    recorded, *topics = (answer.value for answer in answers)
+    recorded, repaired_at_ms, *topics = (answer.value for answer in answers)
     facts: AdviceFacts = recorded or AdviceFacts()
     return replace(
         facts,
         topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})},
+        repaired_at_ms=repaired_at_ms,
         max_downtime_ms=_choose_max_downtime_ms(query, max_downtime_ms),
     )
 
@@ -178,3 +185,11 @@ def _read_recorded(query: OpenQuery) -> AdviceFacts | None:
         kafka_sources=count_recorded_kafka_sources(records, query.query_id),
         is_stateful=any(batch.state_rows is not None for batch in batches),
     )
+
+
+def _find_repaired_at(query: OpenQuery) -> int | None:
+    """When the newest recovery of a checkpoint was begun; None without one."""
+    if not query.location.name:
+        return None
+    recoveries = list_recoveries(query.storage, query.location)
+    return parse_time_ms(recoveries[-1]) if recoveries else None

@@ -135,6 +135,7 @@ def _make_recorded_batch(record: Progress) -> RecordedBatch:
         has_watermark=record.batch_watermark_ms is not None,
         state_rows=state_rows,
         state_bytes=state_bytes,
+        recorded_at_ms=record.recorded_at_ms,
     )
 
 

@@ -25,6 +25,8 @@ class RecordedBatch:
     state_rows: int | None = None
     state_bytes: int | None = None
     """What all state stores took in memory."""
+    recorded_at_ms: int | None = None
+    """When the recorder wrote that down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class AdviceFacts:
     """How many sources of the newest recorded batch are Kafka; None: not recorded."""
     is_stateful: bool = False
     """Whether a recorded batch had stateful operators."""
+    repaired_at_ms: int | None = None
+    """When the newest recovery was begun: what was recorded before it tells nothing of the logs; None without one."""
     max_downtime_ms: int | None = None
     """How long the query may be down without losing anything; None if nobody said."""
     spark: str | None = None

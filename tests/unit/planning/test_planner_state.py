@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.planning.steps import MoveStep
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.testing.checkpoints import QUERY_ID
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS
 
 EXACT = Guarantee.EXACTLY_ONCE
 SERVED = broker((0, 60), (0, 60))
@@ -199,3 +200,50 @@ def test_sink_that_cannot_give_back_a_batch_without_a_name_is_refused(tmp_path: 
     sizes = named_by_id(tmp_path)
     with pytest.raises(RepairRefusedError, match="cannot be taken back"):
         drafted(known(tmp_path, files(3), kafka=SERVED, state_files=sizes), ResumeGoal())
+
+
+def planned_anew(folder: Path, *, is_committed: bool) -> dict[str, int]:
+    """Somebody dropped batch 3 after it had made its state, of which a snapshot was taken; it was planned anew."""
+    sizes = stateful(folder, 4 if is_committed else 3, orphan=not is_committed)
+    for partition in (0, 1):
+        (folder / f"state/0/{partition}/4.snapshot").write_bytes(b"LZ4Block" + bytes(20))
+        sizes[f"state/0/{partition}/4.snapshot"] = 28
+        before_s = STARTED_MS // 1000 - 60
+        os.utime(folder / f"state/0/{partition}/4.snapshot", (before_s, before_s))
+    return sizes
+
+
+def test_snapshot_of_an_older_plan_of_the_orphan_is_set_aside(tmp_path: Path) -> None:
+    """The batch makes its changes anew and no new snapshot: a later start would go on from the dropped plan's."""
+    sizes = planned_anew(tmp_path, is_committed=False)
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), ResumeGoal())
+    moved = {step.path for step in found.moves}
+    assert {"state/0/0/4.snapshot", "state/0/1/4.snapshot"} <= moved
+    assert not any(path.endswith("3.delta") for path in moved)
+
+
+def test_snapshot_of_an_older_plan_of_a_batch_that_is_done_makes_totals_wrong(tmp_path: Path) -> None:
+    sizes = planned_anew(tmp_path, is_committed=True)
+    found = drafted(known(tmp_path, delta(3), state_files=sizes), ResumeGoal())
+    assert found.guarantee is Guarantee.LOSSY
+    assert any(line.startswith("STALE_STATE_SNAPSHOT state/0/0/4.snapshot") for line in found.rests_on)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_snapshot_that_is_younger_than_its_plan_is_its_own(is_committed: bool, tmp_path: Path) -> None:
+    sizes = planned_anew(tmp_path, is_committed=is_committed)
+    for file in tmp_path.glob("state/0/*/4.snapshot"):
+        os.utime(file)
+    found = drafted(known(tmp_path, delta(3 if is_committed else 2), state_files=sizes), ResumeGoal())
+    assert (found.guarantee, found.moves) == (EXACT, ())
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_clock_of_the_storage_that_is_behind_makes_no_snapshot_stale(is_committed: bool, tmp_path: Path) -> None:
+    """What was written before it by the same clock is older still."""
+    sizes = planned_anew(tmp_path, is_committed=is_committed)
+    earlier_s = STARTED_MS // 1000 - 120
+    for file in (*tmp_path.glob("offsets/*"), *tmp_path.glob("state/0/*/*.delta")):
+        os.utime(file, (earlier_s, earlier_s))
+    found = drafted(known(tmp_path, delta(3 if is_committed else 2), state_files=sizes), ResumeGoal())
+    assert (found.guarantee, found.moves) == (EXACT, ())

@@ -145,7 +145,12 @@ def foresee_start(work: Work) -> Outlook:
     if newest is None:
         return found
     line = f"{MIRROR} knows that batch {newest} was committed, and the logs end with batch {standing.planned}"
+    line = f"{line}: what was read in between comes twice"
     word = choose_weakest((found.word, Guarantee.AT_LEAST_ONCE))
+    first = standing.planned + 1
+    if not standing.would_take(first):
+        word = Guarantee.LOSSY
+        line = f"{line}, or is dropped with all that is read with it by a sink that has batch {first}: --sink tells"
     prices = tuple(replace(price, bound=True) for price in found.prices)
     copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{newest}", b""))
     if not prices and isinstance(copy, OffsetEntry):
@@ -153,7 +158,7 @@ def foresee_start(work: Work) -> Outlook:
         prices = price_start(
             start, Reached(start, find_ends(copy), find_ends(copy)), standing.checkpoint, standing.kafka
         )
-    return Outlook(word, (*found.rests_on, f"{line}: what was read in between comes twice"), prices)
+    return Outlook(word, (*found.rests_on, line), prices)
 
 
 def find_forgotten(work: Work) -> int | None:

@@ -10,14 +10,15 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, pars
 from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
-from lastgood.checkpoint.state import StateFormat
 from lastgood.planning.draft import Edit
 from lastgood.planning.repairs.lost import list_mirrored, list_source_files
 from lastgood.planning.repairs.repair import Repair, Work, copy_from_mirror, name_copy, refuse
 from lastgood.planning.repairs.sinks import retire_orphan
 from lastgood.planning.standing import Standing
+from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.sinks import SinkView
 from lastgood.query.source_logs import find_logs_behind
+from lastgood.query.stale_snapshots import find_stale_snapshots
 
 
 def repair_newest_plan(work: Work) -> Repair | None:
@@ -233,27 +234,18 @@ def remove_strays(work: Work) -> Repair | None:
 
 def remove_stale_state(work: Work) -> Repair | None:
     """Snapshots of the state are of batches that the logs do not know: a later start would go on from them."""
-    state, standing = work.standing.checkpoint.state, work.standing
-    if state is None or any(repair.drops for repair in work.repairs):
+    standing = work.standing
+    if any(repair.drops for repair in work.repairs):
         return None
     newest = max(standing.planned, standing.committed) + 1
-    stale = [
-        f"{store.folder}/{file.name}"
-        for operator in state.operators
-        for store in operator.stores
-        for file in store.files
-        if file.version > newest
-        and file.unique_id is None
-        and file.kind.is_snapshot
-        and store.format is not StateFormat.ROCKSDB
-    ]
-    if stale:
-        line = f"version {newest} of the state, the newest that the logs know"
-    else:
-        line = ""
-    if not stale:
-        return None
-    return Repair((), rests_on=(line,), drops=True)
+    stale = find_stale_snapshots(standing.checkpoint)
+    if any(each.batch is None for each in stale):
+        return Repair((), rests_on=(f"version {newest} of the state, the newest that the logs know",), drops=True)
+    is_made_again = standing.has_orphan and not may_be_skipped(standing.observed.sinks, standing.planned)
+    if is_made_again and any(each.batch == standing.planned for each in stale):
+        line = f"version {standing.planned} of the state: what there is of version {newest} is of an older plan"
+        return Repair((), rests_on=(line,), drops=True)
+    return None
 
 
 def _set_aside(paths: list[str], why: str) -> Repair | None:

@@ -36,6 +36,7 @@ from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.sources.kafka.ranges import select_only_in
 from lastgood.steps.step import SinkEdit
 
@@ -189,7 +190,9 @@ class Work:
             observed = see_as(observed, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
         if moves:  # every file of a version that has yet to be made is set aside
-            priced = (*priced, STALE_STATE_SNAPSHOT, STATE_LEFT_OVER)
+            aside = {move.path for move in moves}
+            is_left = any(each.path not in aside for each in find_stale_snapshots(observed.checkpoint))
+            priced = (*priced, STATE_LEFT_OVER) if is_left else (*priced, STALE_STATE_SNAPSHOT, STATE_LEFT_OVER)
         against = [each for each in find_against_exactly_once(observed, restart) if each.condition not in priced]
         again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):
