@@ -15,8 +15,12 @@ from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import find_open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.toxiproxy import Toxic, Toxiproxy
+from lastgood.observe.open_query import read_clock_ms
 from lastgood.planning.steps import list_files_after
+from lastgood.recovery.sweeping import KEPT_MS, sweep_drafts
+from lastgood.storage.drafts import is_draft
 from lastgood.storage.reading import parse_location
+from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -52,8 +56,16 @@ class Query:
                 self.storage.write(self.location / str(file.relative_to(folder / "built")), file.read_bytes())
 
     def files(self) -> dict[str, bytes | None]:
+        """Every file of the checkpoint but the drafts of attempts that could not remove them any more: see `sweep`."""
         paths = [entry.name for entry in self.storage.walk(self.location) or ()]
-        return {path: self.storage.read(self.location / path, limit=BYTES_MAX) for path in paths}
+        kept = [path for path in paths if not is_draft(path.rpartition("/")[2])]
+        return {path: self.storage.read(self.location / path, limit=BYTES_MAX) for path in kept}
+
+    def sweep(self) -> None:
+        """Remove drafts as a repair does that comes later."""
+        sweep_drafts(self.storage, self.location, now_ms=read_clock_ms() + 2 * KEPT_MS)
+        for root in (self.location, self.location.sibling(WORK_SUFFIX)):
+            assert not [each.name for each in self.storage.walk(root) or () if is_draft(each.name.rpartition("/")[2])]
 
     def planned(self, *goal: str) -> tuple[str, dict[str, bytes | None]]:
         """A plan for it: its id, and the files as they are to be."""
@@ -92,6 +104,7 @@ def test_repair_is_carried_out_and_taken_back_whole_through_a_bad_network(
         undo = ("undo", recovery, "--checkpoint", str(query.location), "--driver-is-dead")
         failed += query.traveller.does(rng, *undo, kinds=kinds)
         assert query.files() == before
+        query.sweep()
         assert find_open_recovery(query.storage, query.location) is None
     assert failed or rounds == 1
 
