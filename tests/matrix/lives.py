@@ -29,6 +29,8 @@ Place = tuple[str, int]
 """Topic and partition."""
 Record = tuple[str, int, int, int]
 """Topic, how often it had been created (and how often its end had been lost, `_ENDS` times), partition, offset."""
+KEPT_CLOCK_MS = 5000
+"""No clock that is kept is wrong by as much."""
 _ENDS = 1000
 Ends = dict[Place, int]
 
@@ -170,6 +172,15 @@ class Sink:
             if each.is_live:
                 yield from each.rows
 
+    def came_ms(self, number: int) -> int | None:
+        """When it got the rows that it shows of a batch, as far as it tells."""
+        told = [each.at_ms for each in self._told() if each.number == number and self._is_live(each) is not False]
+        if told:
+            newest_ms: int | None = max(told)
+        else:
+            newest_ms = self.marked_ms if self.is_delta and self.mark == number else None
+        return newest_ms if self.has_times else None
+
     def tells_when(self, number: int) -> bool:
         """Whether it tells when it got a batch."""
         return self.has_times and any(each.number == number for each in self._told())
@@ -180,7 +191,7 @@ class Sink:
     def _is_live(self, each: Written) -> bool | None:
         return each.is_live if each.version >= self.unclear_before else None
 
-    def evidence(self) -> SinkEvidence:
+    def evidence(self, now_ms: int) -> SinkEvidence:
         if self.kind == "silent":
             none = DedupeKey.NONE
             return SinkEvidence(
@@ -219,6 +230,7 @@ class Sink:
             marked_at_ms=self.marked_ms if is_marked else None,
             unclear="it went back to a version that is gone from its log" if self.unclear_before else None,
             times_by_driver=True,
+            asked_at_ms=now_ms,
             log_names=tuple(str(each.number) for each in self.log) if self.kind == "file" else (),
             created_at_ms=self.made_ms if self.is_delta else None,
             app_id={"delta": QUERY_ID, "txn": "etl"}.get(self.kind),
@@ -249,6 +261,8 @@ class Life:
         self.is_strict = True
         self.planned_anew: set[int] = set()
         """Numbers that were planned anew after a sink had got them."""
+        self.held_before: set[tuple[int, str]] = set()
+        """The same with the sinks that had got them, until they get the number again."""
         self.is_looked_at = False
         self.is_asked = True
         """Whether a broker tells anything."""
@@ -359,6 +373,7 @@ class Life:
         self.plans[number] = Planned(self.now_ms + self.skew_ms, ends)
         if any(sink.mark >= number for sink in self.sinks):
             self.planned_anew.add(number)
+        self.held_before |= {(number, sink.location) for sink in self.sinks if sink.mark >= number}
         self.now_ms += 5
         if is_back and self.is_strict:
             raise DiesError("offset was changed")
@@ -372,6 +387,7 @@ class Life:
             rows = rows if rows is not None else self._read(number)
             self.now_ms += 50
             sink.write(number, rows, self.now_ms + self.skew_ms)
+            self.held_before.discard((number, sink.location))
 
     def _read(self, number: int) -> list[Record]:
         rows = []
@@ -402,7 +418,31 @@ class Life:
         """Whether a batch that is done was dropped by a sink that does not tell when it had got it: nothing is left."""
         done = max(max(self.commits, default=-1), max(self.plans, default=-1) - 1)
         numbers = [number for number in self.planned_anew if number <= done]
-        return any(not sink.tells_when(number) for sink in self.sinks for number in numbers)
+        if any(not sink.tells_when(number) for sink in self.sinks for number in numbers):
+            return True
+        return any(self._is_hidden(number, sink) for sink in self.sinks for number in numbers)
+
+    def is_hidden_by_clocks(self) -> bool:
+        """Whether a sink has an older plan of the batch that runs again, and all times are as if it were of this one.
+
+        The driver that wrote it had a clock that was ahead of the next one's: that nobody set one back is what a word
+        rests on then, and it has to say so.
+        """
+        newest = max(self.plans, default=-1)
+        is_open = newest > max(self.commits, default=-1)
+        return is_open and any(self._is_hidden(newest, sink) for sink in self.sinks)
+
+    def _is_hidden(self, number: int, sink: Sink) -> bool:
+        """Whether it has an older plan of a batch, and all that has a time is in its order."""
+        came_ms = sink.came_ms(number)
+        if (number, sink.location) not in self.held_before or number not in self.plans or came_ms is None:
+            return False
+        times_ms = []
+        for each in (number - 1, number, number + 1):
+            planned = self.plans.get(each)
+            times_ms += [None if planned is None else planned.at_ms, sink.came_ms(each)]
+        told = [each for each in [*times_ms, self.now_ms + KEPT_CLOCK_MS] if each is not None]
+        return told == sorted(told)
 
     def write_down(self) -> Checkpoint:
         for path, content in self.files().items():
@@ -462,7 +502,7 @@ class Life:
     def observed(self) -> Observation:
         self.is_looked_at = True
         checkpoint = self.write_down()
-        sinks = tuple(sink.evidence() for sink in self.sinks)
+        sinks = tuple(sink.evidence(self.now_ms) for sink in self.sinks)
         return Observation(
             checkpoint,
             location="/chk",

@@ -60,6 +60,8 @@ def _list_of_sinks(observed: Observation) -> Iterator[str]:
             yield f"{sink.location}: whether the query writes there as {sink.presumed_app_id} (--txn-app-id)"
         elif sink.unclear is not None:
             yield f"{sink.location}: which of its batches are still there: {sink.unclear}"
+        if view.told_by_clocks is not None:
+            yield f"whether {view.told_by_clocks}"
         anew = find_planned_anew(observed.checkpoint, sink)
         if anew is not None:
             yield f"{sink.location}: which plan its batch {observed.checkpoint.orphan} is of: {anew.because}"

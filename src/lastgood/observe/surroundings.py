@@ -17,7 +17,7 @@ from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
 from lastgood.errors import ExtraMissingError, explain_error
 from lastgood.observe.broker import Broker, open_broker
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.open_query import OpenQuery
+from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.query.history import BatchRecord
 from lastgood.query.kafka import Reading
 from lastgood.query.spans import find_orphan
@@ -244,7 +244,8 @@ def _make_kafka_question(
 
 
 def _ask_sink(text: str, query_id: str | None, app_id: str | None, *, now_ms: int) -> SinkEvidence:
-    found = open_sink(text, app_id=app_id, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
+    told = open_sink(text, app_id=app_id, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
+    found = replace(told, asked_at_ms=read_clock_ms())
     if query_id is not None or found.dedupe_key is not DedupeKey.QUERY_ID:
         return found
     if not found.known:

@@ -181,6 +181,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         if not each.is_strong and each.costs
     )
     others = (
+        *standing.told_by_clocks(),
         *_list_not_told(standing),
         *_list_told_the_same(standing),
         *unread_files.list_unknown(standing),

@@ -107,8 +107,9 @@ def _price_source(
         is_known = reached.is_exact and reached.most is not None and isinstance(least, KafkaOffset)
         bounds = _Topics(*map(get_topics, (least, most, read)))
         return _price_kafka(index, start.topics, bounds, facts, is_bound=not is_known)
-    if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset):
-        return _price_files(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
+    if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset | None):
+        known = BEFORE_FIRST_FILE if least is None else least  # where files begin is written nowhere
+        return _price_files(index, source_id, (start, known, most or known, read or known), reached, checkpoint)
     return SourcePrice(index, find_source_kind(start.kind).price, bound=not start == least == most)
 
 

@@ -158,6 +158,12 @@ class Standing:
         if self.has_orphan and any(each.is_by_function for each in self.sinks):
             yield f"the assumption that the function writes batch {self.planned} into the named sinks and nowhere else"
 
+    def told_by_clocks(self) -> Iterator[str]:
+        """What is taken to be so where a sink has the orphan of the plan in the logs by its time alone."""
+        for each in self.sinks:
+            if each.told_by_clocks is not None:
+                yield f"the assumption that {each.told_by_clocks}"
+
     def marks(self) -> Iterator[str]:
         """What the sinks that are known rest on; one line each."""
         for each, shown in zip(self.sinks, self.shown, strict=True):

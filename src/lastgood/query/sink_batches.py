@@ -23,6 +23,9 @@ from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 _STORAGE_CLOCK_MS = 2000
 """How far the clock of a storage, which may know whole seconds only, is taken to be behind that of the driver."""
 
+_KEPT_CLOCK_MS = 5000
+"""No clock that is kept is wrong by as much: what is dated further ahead than this is of a clock that is not."""
+
 
 class Origin(enum.Enum):
     """Of which plan a batch is that a sink holds."""
@@ -70,7 +73,7 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
         because = _explain_clock_set_back(sink, planned, number)
         found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
-        against = _explain_clocks_against(sink, planned, orphan)
+        against = _explain_clocks_against(sink, planned, orphan) or _explain_dated_ahead(sink, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
     found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
@@ -165,6 +168,21 @@ def _explain_clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], o
     else:
         return None
     return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
+
+
+def _explain_dated_ahead(sink: SinkEvidence, orphan: int) -> str | None:
+    """Why times prove nothing of the orphan, in one line: the sink got it after it was asked, by its time; else None.
+
+    The clock of that driver was ahead. Where the next one has a clock that is right, or less ahead, what it plans under
+    the same number looks older than what the sink has had before.
+    """
+    committed_ms = _find_committed_ms(sink).get(orphan)
+    if committed_ms is None or sink.asked_at_ms is None or not sink.times_by_driver:
+        return None
+    ahead_ms = committed_ms - sink.asked_at_ms
+    if ahead_ms <= _KEPT_CLOCK_MS:
+        return None
+    return f"by its time it got batch {orphan} {ahead_ms / 1000:,.1f} seconds after now: clocks differ"
 
 
 def _explain_clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:

@@ -181,6 +181,22 @@ class SinkView:
         """Whether there is such a thing."""
         return self.anew is not None
 
+    @property
+    def told_by_clocks(self) -> str | None:
+        """What is taken to be so of the orphan where the sink has it and drops it, in one line; None without that.
+
+        A sink that goes by numbers has it of the plan in the logs, if it got it after that was planned. An older plan
+        of the number shows so as well, if its driver had a clock that was ahead of the next one's, and nothing else
+        tells.
+        """
+        orphan = self.orphan
+        if orphan is None or orphan not in self.held or self.held[orphan].origin is not Origin.THIS_PLAN:
+            return None
+        if self.sink.would_skip(orphan) is False or self._wrote_nothing(orphan):
+            return None
+        line = f"no clock was set back between two plans of batch {orphan}"
+        return f"{line}: that {self.sink.location} has it of the plan in the logs is told by times alone"
+
     def dropped(self) -> dict[int, Held]:
         """Batches that are done and read something, and that the sink had, or may have had, before their plan."""
         return {

@@ -54,8 +54,8 @@ class SinkEvidence(JsonValue):
 
     json = make_form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
-        "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
-        "back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
+        "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
+        "write_obstacles back_to back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
     )
     """The fields by their names."""
 
@@ -91,6 +91,8 @@ class SinkEvidence(JsonValue):
     """When the mark of `last_batch` was made, where the sink tells that apart from `batches`."""
     times_by_driver: bool = False
     """Whether its times are by the clock of the driver, which also notes down when it plans a batch."""
+    asked_at_ms: int | None = field(default=None, compare=False)
+    """When it had answered, by the clock of who asked; None: nobody noted it. The same answer is the same later."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Further queries or applications whose marker the sink holds, with their last batch."""
     others_at_ms: Mapping[str, int] = field(default_factory=dict)

@@ -36,6 +36,7 @@ from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInpu
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 KEPT = broker((0, 40), (0, 40))
+BY_CLOCKS = "the assumption that no clock was set back between two plans of batch 3"
 FORMER = "11111111-2222-3333-4444-555555555555"
 
 
@@ -475,3 +476,32 @@ def test_number_that_a_recovery_has_used_up_is_of_no_plan_that_reads_something(t
     ran = delta(3, batches=(*(batch(n) for n in range(3)), replace(used_up, is_streaming=True)))
     query(tmp_path / "ran", 3, orphan=True)
     assert drafted(known(tmp_path / "ran", ran, kafka=KEPT), ResumeGoal()).guarantee is EXACT
+
+
+@pytest.mark.parametrize("goal", [ResumeGoal(), RepositionGoal({}, "it stands")])
+def test_number_that_a_sink_has_is_taken_for_the_plan_in_the_logs_by_clocks_and_that_is_named(
+    tmp_path: Path, goal: ResumeGoal | RepositionGoal
+) -> None:
+    """A driver whose clock was ahead got it there, and the next one has planned it anew: that looks the same."""
+    query(tmp_path, 3, orphan=True)
+    what = known(tmp_path, delta(3), kafka=KEPT)
+    found = drafted(what, goal)
+    assert found.guarantee is EXACT
+    assert BY_CLOCKS in lines(found)
+    assert any("whether no clock was set back" in each for each in judge(what, SPARK).restart.unknowns)
+    assert BY_CLOCKS not in lines(drafted(known(tmp_path, delta(2), kafka=KEPT), goal))
+
+
+def test_clocks_are_not_asked_of_a_batch_that_a_sink_gives_back(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    found = drafted(known(tmp_path, delta(3, back_to=0), kafka=KEPT), ReplanGoal())
+    assert (found.guarantee, [edit.batch for edit in found.sinks]) == (EXACT, [2])
+    assert BY_CLOCKS not in lines(found)
+
+
+def test_batch_that_a_sink_got_after_now_is_not_taken_for_the_plan_in_the_logs(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    sink = delta(3, asked_at_ms=written_ms(3) - 95_000)
+    found = drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert "by its time it got batch 3 95.0 seconds after now: clocks differ" in lines(found)

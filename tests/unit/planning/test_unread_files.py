@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -164,3 +165,15 @@ def test_price_of_a_first_batch_names_its_files(tmp_path: Path) -> None:
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     files = ("file:///data/input/f000.json", "file:///data/input/f001.json")
     assert [(price.reread_files, price.duplicated_files) for price in found.sources] == [(files, files)]
+
+
+def test_price_of_a_newest_batch_whose_commits_are_lost_names_its_files_and_those_before(tmp_path: Path) -> None:
+    """No commit is left and no sink tells: nothing is known to be done since before the first file."""
+    query(tmp_path, 3, source=FileInput(per_batch=1))
+    shutil.rmtree(tmp_path / "commits")
+    found = drafted(known(tmp_path, silent()), ResumeGoal())
+    assert found.guarantee is LOSSY
+    (price,) = found.sources
+    before, newest = ("file:///data/input/f000.json", "file:///data/input/f001.json"), ("file:///data/input/f002.json",)
+    assert (price.lost_files, price.reread_files, price.duplicated_files) == (before, newest, newest)
+    assert price.bound

@@ -54,6 +54,21 @@ def test_what_comes_of_the_orphan_is_told_once_for_all_who_ask(tmp_path: Path) -
     assert "a second time" in judge_sink_standing(found[Rerun.REPEATS]).sentence
 
 
+def test_orphan_that_a_sink_drops_is_of_its_plan_as_far_as_no_clock_was_set_back(tmp_path: Path) -> None:
+    builder = query(tmp_path, 3, orphan=True)
+    told = view(tmp_path, delta(3)).told_by_clocks
+    assert told is not None
+    assert told.startswith("no clock was set back between two plans of batch 3: that /lake/out has it")
+    assert view(tmp_path, delta(3, skips_known=False)).told_by_clocks == told  # it may drop it
+    dated_before = (CommittedBatch(3, 3, committed_at_ms=STARTED_MS),)
+    for sink in (delta(2), delta(3, skips_up_to=2), delta(3, batches=dated_before)):
+        assert view(tmp_path, sink).told_by_clocks is None  # it has not got it, takes it again, or has an older one
+    builder.commit()
+    assert view(tmp_path, delta(3)).told_by_clocks is None
+    builder.plan(0)
+    assert view(tmp_path, delta(4)).told_by_clocks is None  # nothing is read that could be dropped
+
+
 def test_sink_that_shows_none_is_complete_to_none_where_that_is_sure(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
     absent = SinkEvidence("absent", "/lake/out", DedupeKey.QUERY_ID, None, known=True, because="nothing is there")

@@ -159,7 +159,8 @@ class Work:
         sources = list_unasked_sources(self.standing.observed, find_beginnings_by_mirror(self.facts.mirror))
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
         words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
-        lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
+        grounds = (line for repair in self.repairs for line in repair.rests_on)
+        lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
         lines = (*lines, *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
@@ -177,6 +178,17 @@ class Work:
             guards=tuple(path for path in self._read() if path not in touched),
             is_plain=is_plain,
         )
+
+    def _list_told_by_clocks(self, outlook: Outlook) -> Iterator[str]:
+        """What was taken to be so of a plan that a repair has committed or replaced since."""
+        back = {edit.location: edit.batch for repair in self.repairs for edit in repair.sinks}
+        for each in self.began.sinks:
+            has_gone_back = back.get(each.sink.location, self.began.planned) < self.began.planned
+            if each.told_by_clocks is None or has_gone_back:
+                continue
+            line = f"the assumption that {each.told_by_clocks}"
+            if line not in outlook.rests_on:
+                yield line
 
     def _is_plain(self) -> bool:
         return not (self.edits or any(repair.sinks for repair in self.repairs))
