@@ -28,6 +28,7 @@ _COLOURS = {
     "unreadable": "red",
     "damaged": "bold red",
     "sealed": "bold red",
+    "doubtful": "yellow",
     "losing": "bold red",
 }
 _STALE_MS = 60_000
@@ -306,6 +307,7 @@ def _list_columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
 def _print_table(root: str, found: list[Status], out: Console) -> None:
     from rich.table import Table
 
+    from lastgood.diagnosis.grade import Grade
     from lastgood.storage.reading import parse_location
 
     if not found:
@@ -323,9 +325,10 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for line in rows.more:
         out.print(line)
     for each in rows.shown:
-        if each.problems:
+        told = each.warnings if each.grade is Grade.DOUBTFUL else each.problems
+        if told:
             name = str(each.location).removeprefix(prefix)
-            out.print(make_styled((name, "red"), f": {shorten(each.problems[0], _PROBLEM_MAX)}"))
+            out.print(make_styled((name, "red"), f": {shorten(told[0], _PROBLEM_MAX)}"))
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")

@@ -16,15 +16,16 @@ from lastgood.planning.pricing import (
 from lastgood.planning.repairs.repair import Outlook
 from lastgood.planning.standing import Standing
 from lastgood.query.kafka import find_expiring
+from lastgood.query.missing import list_missing
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.sinks import NONE
 from lastgood.query.spans import list_stands
 from lastgood.sinks.evidence import START_MS, DedupeKey, is_query_id
-from lastgood.sources.kafka.ranges import Ranges, find_planned_ranges, unite
+from lastgood.sources.kafka.ranges import Ranges, unite
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
@@ -42,27 +43,7 @@ def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] |
         standing: Where the query stands.
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
-    for each in standing.sinks:
-        if any(not _is_read_again(each, n, start) for n in each.perhaps_gone()):
-            yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
-        taken_back = (*each.sink.holes, *_find_taken_back_above(each))
-        holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
-        if holes:
-            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
-        older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
-        if older:
-            yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
-        for batch_id, held in each.dropped().items():
-            if _is_read_again(each, batch_id, start):
-                continue
-            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
-
-
-def _find_taken_back_above(reading: SinkView) -> list[int]:
-    """Batches that are done, above the newest that a sink shows, and that it had: that none was due is disproved."""
-    gone = {batch.batch_id for batch in reading.sink.batches if batch.is_live is False and batch.row_count != 0}
-    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live is not False}
-    return reading.may_have_rows(n for n in sorted(gone - live) if reading.shown < n <= reading.done)
+    yield from list_missing(standing.sinks, start)
 
 
 def list_doubled_already(standing: Standing) -> Iterator[str]:
@@ -70,20 +51,6 @@ def list_doubled_already(standing: Standing) -> Iterator[str]:
     for each in standing.sinks:
         for held in each.doubled().values():
             yield f"{each.sink.location} may have rows twice: {held.because}"
-
-
-def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
-    """Whether all that a batch read comes after where the query is to start."""
-    read = reading.spans_of.get(batch_id, [])
-    if start is None or not read:
-        return False
-    for span in read:
-        begin, chosen = span.start, start.get(span.source_id)
-        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
-            return False
-        if find_planned_ranges(begin.topics, chosen.topics):
-            return False
-    return True
 
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:

@@ -341,10 +341,10 @@ def predict_outlook(standing: Standing) -> Outlook:
             found = _predict_going_on(standing)
     found = replace(found, rests_on=(*found.rests_on, *list_assumptions(standing)))
     found = _predict_from_earliest(standing, found)
+    gone = tuple(list_missing_already(standing))
     lost = predict_silent_loss(standing)
     if lost is not None:
-        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
-    gone = tuple(list_missing_already(standing))
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0], *gone), (*lost.prices, *found.prices))
     if gone:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
     twice = tuple(list_doubled_already(standing))
