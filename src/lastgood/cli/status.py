@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import DURATION, format_clock
 from lastgood.visible import shorten, take_excerpt, take_first_lines
@@ -39,7 +40,7 @@ _TOLD_BELOW = "ORPHAN_BATCH "
 """The warning that the line `in flight` tells."""
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @click.option("--query", metavar="NAME", help="TARGET is a session-wide checkpoint root; look at the query NAME in it.")
 @click.option(
