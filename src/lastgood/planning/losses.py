@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, get_topics
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, get_topics
 from lastgood.diagnosis.rules_kafka_broker import Suspicion, judge_identities, list_suspicions
 from lastgood.planning import unread_files
 from lastgood.planning.left_out import find_kafka_gaps
@@ -55,9 +55,9 @@ def list_doubled_already(standing: Standing) -> Iterator[str]:
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = [*unread_files.list_left_out(standing), *unread_files.list_never_read(standing)]
-    if files:
-        return Outlook(Guarantee.LOSSY, (files[0],))
+    of_files = _predict_without_files(standing)
+    if of_files is not None:
+        return of_files
     other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
     if other_topics is not None:
         return other_topics
@@ -76,6 +76,37 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
     return Outlook(Guarantee.LOSSY, (line,), _price_lost_to_kafka(standing))
+
+
+def _predict_without_files(standing: Standing) -> Outlook | None:
+    """Files that are left out: gone since they were noted down, or noted down under numbers that count as read."""
+    left_out = unread_files.find_left_out(standing)
+    lines = [unread_files.describe_left_out_files(source_id, files) for source_id, files in left_out.items()]
+    lines += unread_files.list_never_read(standing)
+    if not lines:
+        return None
+    order = list(find_ends(standing.plan(standing.planned)))
+    prices = tuple(
+        SourcePrice(
+            order.index(source_id), FileOffset.kind, lost_files=tuple(each.file.path for each in files), bound=True
+        )
+        for source_id, files in left_out.items()
+        if source_id in order
+    )
+    return Outlook(Guarantee.LOSSY, (" and ".join(lines),), prices)
+
+
+def merge_prices(lost: tuple[SourcePrice, ...], found: tuple[SourcePrice, ...]) -> tuple[SourcePrice, ...]:
+    """What is lost beside what else is paid: of a source of files as one price."""
+    merged = list(found)
+    for each in lost:
+        at = next((n for n, price in enumerate(merged) if (price.index, price.kind) == (each.index, each.kind)), None)
+        if at is None or each.kind != FileOffset.kind:
+            merged.insert(0, each)
+            continue
+        files = tuple(dict.fromkeys((*merged[at].lost_files, *each.lost_files)))
+        merged[at] = replace(merged[at], lost_files=files, bound=True)
+    return tuple(merged)
 
 
 def _warn_of_expiry(standing: Standing) -> str | None:

@@ -26,6 +26,7 @@ from lastgood.planning.losses import (
     list_assumptions,
     list_doubled_already,
     list_missing_already,
+    merge_prices,
     predict_silent_loss,
 )
 from lastgood.planning.numbering import require_no_gap
@@ -344,7 +345,8 @@ def predict_outlook(standing: Standing) -> Outlook:
     gone = tuple(list_missing_already(standing))
     lost = predict_silent_loss(standing)
     if lost is not None:
-        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0], *gone), (*lost.prices, *found.prices))
+        prices = merge_prices(lost.prices, found.prices)
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0], *gone), prices)
     if gone:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
     twice = tuple(list_doubled_already(standing))
