@@ -12,7 +12,8 @@ from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.planner import draft
-from lastgood.query.observation import Observation, RepairFacts
+from lastgood.query.lost import MIRROR
+from lastgood.query.observation import CommittedElsewhere, Observation, RepairFacts
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
@@ -65,7 +66,16 @@ def known(folder: Path, *sinks: SinkEvidence, mirror: Mapping[str, bytes] | None
         facts.setdefault("mirrored_id", QUERY_ID)
     checksums = frozenset(str(path.relative_to(folder)) for path in folder.glob("**/.*.crc"))
     repair = RepairFacts(mirror=mirror or {}, checksums=checksums, **facts)
+    if mirror is not None and facts["mirrored_id"] == QUERY_ID:
+        others.setdefault("committed_elsewhere", _list_committed_in(mirror))
     return Observation(read(folder), location="/chk", sinks=sinks, repair=repair, **others)
+
+
+def _list_committed_in(mirror: Mapping[str, bytes]) -> tuple[CommittedElsewhere, ...]:
+    """What the mirror knows to be committed, as it is asked where a query is looked at."""
+    written = [path for path, content in mirror.items() if path.startswith("commits/") and content]
+    committed = [int(path.removeprefix("commits/")) for path in written]
+    return (CommittedElsewhere(MIRROR, max(committed)),) if committed else ()
 
 
 def drafted(what: Observation, goal: Goal, spark: SparkVersion = SPARK) -> Draft:

@@ -18,7 +18,9 @@ from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.observe.query_status import Status
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import list_statuses_below, status
+from lastgood.planning.price import Guarantee
 from lastgood.query.kafka import Losing
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
@@ -114,3 +116,12 @@ def test_a_checkpoint_that_lost_a_piece_is_still_found(case: Path, tmp_path: Pat
         assert [each.location.name for each in below] == ["query"], lost
         require_agreement(below[0], str(left), EvidenceOptions())
         require_agreement(status(resolve_target(str(left))), str(left), EvidenceOptions())
+
+
+@pytest.mark.parametrize("case", ALL, ids=name)
+def test_nothing_is_called_sound_whose_best_plan_to_go_on_is_lossy(case: Path) -> None:
+    found = status(resolve_target(str(case)), options=options(case))
+    if found.grade >= Grade.DOUBTFUL:
+        return
+    plan = make_plan(resolve_target(str(case)), PlanOptions(evidence=options(case)))
+    assert plan.guarantee is not Guarantee.LOSSY, plan.rests_on

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import tell_passwords
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.repair import add_naming_options, describe_taking_back, make_teller, print_plan
 from lastgood.visible import SHOWN_MAX, TEXT_MAX
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lastgood.recovery.warrant import Outside
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("plan")
 @click.option(
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."

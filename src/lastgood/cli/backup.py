@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from lastgood.cli.once import OnceGroup
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import format_clock
 from lastgood.errors import format_command_line
@@ -28,7 +29,7 @@ class _Duration(click.ParamType[int]):
             self.fail(f"{value!r} is no duration such as 12h or 30d", param, ctx)
 
 
-@click.group()
+@click.group(cls=OnceGroup)
 def backup() -> None:
     r"""Keep the logs of a query, and put a lost checkpoint back from them.
 

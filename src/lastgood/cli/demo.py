@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _HEADINGS: dict[str, Literal["left", "right"]] = {
 _STRANGE = ("changed", "unknown")
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.option("--scenes", default="a,b,c,d,e", show_default=True, metavar="LETTERS", help="Which are played.")
 @click.option("--flights", type=click.IntRange(1_000, 336_776), default=100_000, show_default=True, help="How many.")
 @click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Flights a second, in scene a.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import DURATION
 from lastgood.visible import shorten, take_excerpt, take_first_lines
@@ -31,7 +32,7 @@ _OUTCOMES = {
 }
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @add_evidence_options
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _complete_names(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name) for name in list_names() if name.startswith(wanted)]
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("condition", required=False, shell_complete=_complete_names)
 @format_option
 def explain(condition: str | None, *, output_format: str) -> int:

@@ -31,8 +31,6 @@ class Waivers(click.ParamType["tuple[Waiver, ...]"]):
         """See `click.ParamType`."""
         from lastgood.planning.price import Waiver
 
-        if isinstance(value, tuple):
-            return value  # the default
         words = [word.strip() for word in str(value).split(",") if word.strip()]
         if any(word not in _WAIVERS for word in words):
             self.fail(f"{value!r} is none of duplicates, loss, duplicates,loss", param, ctx)
@@ -143,7 +141,13 @@ _OPTIONS = (
         is_flag=True,
         help="With --via: no sink goes by the numbers of batches, also of those that nobody can ask.",
     ),
-    click.option("--accept", type=Waivers(), default=(), metavar="WHAT", help="duplicates, loss, or duplicates,loss."),
+    click.option(
+        "--accept",
+        type=Waivers(),
+        multiple=True,
+        metavar="WHAT",
+        help="duplicates, loss, or duplicates,loss. Repeatable.",
+    ),
     click.option("--spark", metavar="VERSION", help="The Spark that will start; by default the newest that can."),
     click.option(
         "--fail-on-data-loss",
@@ -166,7 +170,7 @@ def add_goal_options(command: _F) -> _F:
         *arguments: Any,
         goal: str,
         options: Any,
-        accept: tuple[Waiver, ...],
+        accept: tuple[tuple[Waiver, ...], ...],
         spark: str | None,
         fail_on_data_loss: bool,
         via: str | None,
@@ -189,7 +193,7 @@ def add_goal_options(command: _F) -> _F:
             goal,
             _make_start_choice({name: others.pop(name) for name in _PLACES}),
             options,
-            accept,
+            tuple(dict.fromkeys(waiver for each in accept for waiver in each)),
             spark,
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),

@@ -8,6 +8,7 @@ import click
 
 from lastgood.cli.batches import RIGHT, format_amount, format_cells, list_headings, print_summary, print_unknown
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.progress import show_batches_read
 from lastgood.cli.times import TIME, format_clock
@@ -34,7 +35,7 @@ _STORES_SHOWN = 1_000
 _CONFS_SHOWN = 200
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @click.option("--batch", type=click.IntRange(0), metavar="N", help="One batch in full: plan, commit, ranges, confs.")
 @click.option("--state", is_flag=True, help="State: sizes, growth and skew, per operator and partition.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lastgood.cli.once import OnceGroup
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.errors import UsageError, format_command_line
 
@@ -24,7 +25,7 @@ _STANDINGS = {
 }
 
 
-@click.group()
+@click.group(cls=OnceGroup)
 def key() -> None:
     r"""Keys with which lastgood signs what it writes beside a checkpoint.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import TIME, format_clock
 from lastgood.visible import TEXT_MAX, make_visible, take_excerpt, take_first_lines
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lastgood.observe.offsets import OffsetsAfterBatch
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @click.option("--batch", type=click.IntRange(0), metavar="N", help="After batch N.")
 @click.option("--time", "time_ms", type=TIME, help="After the newest batch planned at or before this time.")

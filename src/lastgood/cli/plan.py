@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.goals import add_goal_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
 from lastgood.cli.progress import show_stages
 from lastgood.cli.repair import carry_out, print_plan
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _UNPROVEN = 3
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @add_goal_options
 @click.option("--prove", is_flag=True, help="Let real Spark show, on a copy of the logs, what it will do.")

@@ -9,6 +9,7 @@ import click
 
 from lastgood.asked import DEAD
 from lastgood.cli.goals import add_goal_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_facts, print_json
 from lastgood.cli.repair import carry_out, describe_taking_back, make_teller, print_guarantee, print_plan
 from lastgood.cli.times import format_clock
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lastgood.settings.target import Target
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @add_goal_options
 @click.option(

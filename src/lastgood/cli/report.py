@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
 from lastgood.errors import UsageError
 from lastgood.visible import format_json_line
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("recovery")
 @click.option("--checkpoint", metavar="TARGET", help="Where it was; needed on another machine, and for last.")
 @click.option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.cli.evidence import tell_passwords
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.said import list_options_said
 from lastgood.errors import UsageError, format_command_line
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _COMMAND = "lastgood.command"
 
 
-class _WithCommand(click.Command):
+class _WithCommand(OnceCommand):
     """Takes what follows `--` as the command to supervise, whatever its own options look like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import DURATION, format_clock
 from lastgood.visible import shorten, take_excerpt, take_first_lines
@@ -28,6 +29,7 @@ _COLOURS = {
     "unreadable": "red",
     "damaged": "bold red",
     "sealed": "bold red",
+    "doubtful": "yellow",
     "losing": "bold red",
 }
 _STALE_MS = 60_000
@@ -38,7 +40,7 @@ _TOLD_BELOW = "ORPHAN_BATCH "
 """The warning that the line `in flight` tells."""
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @click.option("--query", metavar="NAME", help="TARGET is a session-wide checkpoint root; look at the query NAME in it.")
 @click.option(
@@ -306,6 +308,7 @@ def _list_columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
 def _print_table(root: str, found: list[Status], out: Console) -> None:
     from rich.table import Table
 
+    from lastgood.diagnosis.grade import Grade
     from lastgood.storage.reading import parse_location
 
     if not found:
@@ -323,9 +326,10 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for line in rows.more:
         out.print(line)
     for each in rows.shown:
-        if each.problems:
+        told = each.warnings if each.grade is Grade.DOUBTFUL else each.problems
+        if told:
             name = str(each.location).removeprefix(prefix)
-            out.print(make_styled((name, "red"), f": {shorten(each.problems[0], _PROBLEM_MAX)}"))
+            out.print(make_styled((name, "red"), f": {shorten(told[0], _PROBLEM_MAX)}"))
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from lastgood.cli.evidence import tell_passwords
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.repair import add_naming_options, make_teller
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("recovery")
 @click.option("--checkpoint", metavar="TARGET", help="Where the recovery was; needed on another machine, and for last.")
 @click.option("--driver-is-dead", is_flag=True, help="You have seen that the application has ended.")

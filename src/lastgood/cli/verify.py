@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.batches import print_summary
+from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.progress import show_batches_read, show_stages
 from lastgood.cli.said import list_options_said
@@ -29,7 +30,7 @@ _UNREAD_SHOWN = 10
 _PLACEHOLDERS = {"--kafka": "SERVERS", "--sink": "TABLE"}
 
 
-@click.command()
+@click.command(cls=OnceCommand)
 @click.argument("target")
 @click.option("--data", is_flag=True, help="Compare every record of the source with the rows of the sink, by Spark.")
 @click.option("--kafka", metavar="SERVERS", help="bootstrap.servers of the source.")

@@ -1,4 +1,4 @@
-"""How bad a diagnosis looks at a glance. Pure: it goes by the findings and judges nothing itself."""
+"""How bad a diagnosis looks at a glance. Pure: it goes by the findings and by the judge, and judges nothing itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import enum
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.records import OF_RECORDS
+from lastgood.diagnosis.records import OF_RECORDS, may_be_lost
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
+from lastgood.query.missing import list_missing
+from lastgood.query.observation import make_views
 
 
 class Grade(enum.IntEnum):
@@ -19,13 +21,15 @@ class Grade(enum.IntEnum):
     """One batch is planned and not committed: it is running, or the query died in it and a restart runs it again."""
     EMPTY = 2
     """No batch has been planned yet."""
-    UNREADABLE = 3
+    DOUBTFUL = 3
+    """No error, and records of batches that are done are lost or may be: no plan is called at least once."""
+    UNREADABLE = 4
     """The storage does not let us look, or does not answer. From here on somebody has to act."""
-    DAMAGED = 4
+    DAMAGED = 5
     """An error in the checkpoint itself: something that a restart reads is missing, damaged or not what it was."""
-    SEALED = 5
+    SEALED = 6
     """A repair of lastgood was begun, and neither finished nor taken back: no driver can start."""
-    LOSING = 6
+    LOSING = 7
     """An error between the query and a source or a sink: records are lost or doubled, or would be."""
 
 
@@ -38,6 +42,16 @@ def choose_grade(report: Report) -> Grade:
         return Grade.LOSING
     if errors:
         return Grade.DAMAGED
+    if _may_have_lost(report):
+        return Grade.DOUBTFUL
     if report.position.planned is None:
         return Grade.EMPTY
     return Grade.HEALTHY if report.position.orphan is None else Grade.IN_FLIGHT
+
+
+def _may_have_lost(report: Report) -> bool:
+    """Whether the planner takes records for lost, or perhaps lost, by what stands here as a warning."""
+    if any(map(may_be_lost, report.findings)):
+        return True
+    is_left = report.observed.left is not None  # then nothing goes on from here
+    return not is_left and any(True for _ in list_missing(make_views(report.observed)))

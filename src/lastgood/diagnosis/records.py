@@ -67,9 +67,15 @@ def find_against_exactly_once(observed: Observation, restart: Restart) -> list[F
         *rules_state.find_state(observed, restart),
         *rules_lost.find_older(observed),
     ]
-    return [each for each in findings if _is_against(each)]
+    return [each for each in findings if is_against(each)]
 
 
-def _is_against(finding: Finding) -> bool:
+def may_be_lost(finding: Finding) -> bool:
+    """Whether records are lost by it, or may be: where it stands beside a plan, that is not called at least once."""
+    return is_against(finding) and not is_only_twice(finding)
+
+
+def is_against(finding: Finding) -> bool:
+    """Whether nothing is exactly once where it is found."""
     least = Severity.WARNING if finding.condition in _DONE_ALREADY else Severity.ERROR
     return finding.severity >= least and finding.condition in (*OF_RECORDS, *_OF_STATE, *_OF_LOGS)

@@ -312,8 +312,10 @@ def _check_relation(observed: Observation, restart: Restart) -> Iterator[Finding
     evidence = {"last_planned": planned, "last_committed": committed}
     subject = f"offsets/{planned}"
     if skipped:
-        passed = _format_span(skipped)
-        effect = f"Only batch {planned} runs again. Batches {passed} are treated as done, whatever the sink has."
+        passed = f"Batch {skipped[0]} is"
+        if len(skipped) > 1:
+            passed = f"Batches {_format_span(skipped)} are"
+        effect = f"Only batch {planned} runs again. {passed} treated as done, whatever the sink has."
         command = observed.command("inspect", "--batch", str(skipped[0]))
         found = {**evidence, "skipped": _take_some(skipped)}
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)

@@ -1,11 +1,11 @@
-"""What is wrong where both logs of a checkpoint are lost, and a mirror or a ledger still knows them. Pure."""
+"""What is wrong where logs are lost or older than what mirror, ledger or recorder know of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.lost import KnownElsewhere, find_known_elsewhere, find_recorded_after
+from lastgood.query.lost import MIRROR, KnownElsewhere, find_committed_after, find_known_elsewhere
 from lastgood.query.observation import Observation
 
 CHECKPOINT_LOST = Condition(
@@ -30,15 +30,18 @@ LOGS_OLDER_THAN_RECORDS = Condition(
     Severity.ERROR,
     "the logs end before a batch that was committed",
     """\
-The recorder in the application saw a later batch committed than the logs plan: an older copy of the checkpoint was put
-in its place, or somebody deleted the newest plans and commits.
+The recorder in the application saw a later batch committed than the logs plan, or the mirror or the ledger knows of
+one, and no recovery has taken the logs back since: an older copy of the checkpoint was put in its place, or the newest
+plans and commits were deleted or lost.
 
 A start plans the numbers in between anew. What was read under them is read again, and a sink that goes by the numbers
 of batches (Delta, Spark's file sink, a function with `txnAppId`) drops all that comes under one that it has, also what
 no batch has read before.
 
 Name the sink with `--sink`: it tells which batches it has. A copy that is newer, a mirror or a backup brings the plans
-back as they were.""",
+back as they were; `plan` does it where the mirror goes on from what the logs hold, and the state fits.
+
+It is a warning where no sink drops a number: then what was read in between only comes twice.""",
 )
 CONDITIONS = (CHECKPOINT_LOST, LOGS_OLDER_THAN_RECORDS)
 
@@ -56,17 +59,21 @@ def find_lost(observed: Observation) -> Iterator[Finding]:
 
 
 def find_older(observed: Observation) -> Iterator[Finding]:
-    """The one finding, if a recorder saw later batches than the logs have."""
-    recorded, planned = find_recorded_after(observed), observed.checkpoint.last_planned
-    if recorded is None or planned is None:
+    """The one finding, if somebody knows a later batch to be committed than the logs have."""
+    after, planned = find_committed_after(observed), observed.checkpoint.last_planned
+    if after is None or planned is None:
         return
     effect = (
-        f"A start plans batch {planned + 1} anew, and batch {recorded} was committed: a sink that has these numbers"
+        f"A start plans batch {planned + 1} anew, and {after.holder} knows that batch {after.batch_id} was committed"
     )
-    effect = f"{effect} drops what comes under them; which it has tells --sink."
-    evidence = {"planned": planned, "recorded": recorded}
-    command = observed.command("backup list")
-    yield Finding(LOGS_OLDER_THAN_RECORDS, f"offsets/{planned}", effect, evidence, command)
+    if after.may_be_dropped:
+        effect = f"{effect}: a sink that has these numbers drops what comes under them; which it has tells --sink."
+    else:
+        effect = f"{effect}: what was read in between comes twice."
+    evidence = {"planned": planned, "committed": after.batch_id, "known_by": after.holder}
+    command = observed.command("plan" if after.holder == MIRROR else "backup list")
+    level = None if after.may_be_dropped else Severity.WARNING
+    yield Finding(LOGS_OLDER_THAN_RECORDS, f"offsets/{planned}", effect, evidence, command, level)
 
 
 def find_way_back(observed: Observation, known: KnownElsewhere) -> str | None:

@@ -30,8 +30,7 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
     if not observed.sinks:
         has = "holds what is committed, and no more" if orphan is None else f"has batch {orphan}"
         yield f"whether the sink {has}: none was asked (--sink)"
-    if observed.memory is not None and observed.memory.unknown is not None:
-        yield f"whether the query has run here before: the ledger {observed.memory.place}: {observed.memory.unknown}"
+    yield from _list_of_those_who_remember(observed)
     yield from _list_of_sinks(observed)
     for source_id, again in observed.files_again.items():
         least_ms = find_least_age_to_hold(again)
@@ -45,6 +44,14 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
         because = answer.because if answer.identity in _OPEN else answer.assumes
         if because is not None:
             yield f"whether {topic} is the topic that was read: {because}"
+
+
+def _list_of_those_who_remember(observed: Observation) -> Iterator[str]:
+    if observed.memory is not None and observed.memory.unknown is not None:
+        yield f"whether the query has run here before: the ledger {observed.memory.place}: {observed.memory.unknown}"
+    for each in observed.committed_elsewhere:
+        if each.unknown is not None:
+            yield f"whether {each.holder} knows later batches than the logs: {each.unknown}"
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from lastgood.checkpoint.copies import Copy
@@ -267,7 +267,9 @@ def _make_too_long_error(checkpoint: Location, found: Mapping[str, _Facts], size
     )
 
 
-def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, since: int = 0) -> Iterator[Copy]:
+def read_mirror(
+    storage: Storage, folder: Location, *, days: int | None = None, since: int = 0, from_ms: int | None = None
+) -> Iterator[Copy]:
     """Every copy in a mirror once, file by file; of two versions the newer one is that with the later `seen_ms`.
 
     Args:
@@ -275,12 +277,13 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
         folder: The mirror; one that is not there is empty.
         days: Read only the newest days' files, beside the parts.
         since: Leave out plans and commits of older batches than this: months of them take seconds.
+        from_ms: Leave out the files of days that were over at this time, but for the newest of them.
 
     Raises:
         StorageError: the mirror cannot be read.
     """
     seen: set[bytes] = set()
-    for name, raw in _read_mirror_files(storage, folder, days):
+    for name, raw in _read_mirror_files(storage, folder, days, from_ms):
         if name.endswith(".gz"):
             lines = decompress_lines(raw, str(folder / name))
         else:
@@ -293,7 +296,9 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
                 yield copy
 
 
-def _read_mirror_files(storage: Storage, folder: Location, days: int | None) -> Iterator[tuple[str, bytes]]:
+def _read_mirror_files(
+    storage: Storage, folder: Location, days: int | None, from_ms: int | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file, of which a few are read ahead."""
     with ThreadPoolExecutor(_FILES_AHEAD) as pool:
         parts = pool.submit(_list_names, storage, folder / "parts", ".jsonl")
@@ -301,6 +306,9 @@ def _read_mirror_files(storage: Storage, folder: Location, days: int | None) -> 
         if days is not None:
             newest = sorted({name[:_DAY] for name in merged})[-days:]
             merged = [name for name in merged if name[:_DAY] in newest]
+        if from_ms is not None:
+            newest_day = max((name[:_DAY] for name in merged), default="")
+            merged = [name for name in merged if name[:_DAY] == newest_day or not _is_over(name[:_DAY], from_ms)]
         waiting: deque[tuple[str, Future[bytes | None]]] = deque()
         for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
             waiting.append((name, pool.submit(storage.read, folder / name, limit=_AHEAD_BYTES_MAX + 1)))
@@ -308,6 +316,15 @@ def _read_mirror_files(storage: Storage, folder: Location, days: int | None) -> 
                 yield _read_whole(storage, folder, *waiting.popleft())
         for name, begun in waiting:
             yield _read_whole(storage, folder, name, begun)
+
+
+def _is_over(day: str, at_ms: int) -> bool:
+    """Whether a day was over at a time; of a name that is none nobody can tell."""
+    try:
+        begins = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return int((begins + timedelta(days=1)).timestamp()) * 1000 <= at_ms
 
 
 def _read_whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:

@@ -1,63 +1,229 @@
-"""What a ledger remembers of a checkpoint that holds no batch: whether it is lost, or never had any."""
+"""What mirror and ledger remember of a checkpoint: whether it is lost, or is older than what they know.
+
+Of a checkpoint that holds no batch it is the ledger that is asked, where the mirror knows nothing; of any other both
+are, for the newest batch that was committed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.copies import Copy, select_standing
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.lines import LONG_MAX
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
-from lastgood.errors import LastgoodError
-from lastgood.journal.endings import find_endings
+from lastgood.errors import LastgoodError, StorageError
+from lastgood.journal.endings import find_endings, select_as_left
+from lastgood.ledger.url import VARIABLE, LedgerPlace
+from lastgood.mirror.mirror import locate_mirror, read_mirror
 from lastgood.observe.open_query import OpenQuery, find_mirrored_only
-from lastgood.query.observation import LedgerMemory
+from lastgood.observe.remembered import recall_query
+from lastgood.planning.plan import PlanInvalidError
+from lastgood.planning.repairs.lost import RETAINED
+from lastgood.query.lost import MIRROR
+from lastgood.query.observation import CommittedElsewhere, LedgerMemory
 from lastgood.query.sinks import NONE
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 if TYPE_CHECKING:
+    from lastgood.ledger.facts import BatchFacts
     from lastgood.ledger.store import Ledger, QueryRow
 
 
-def add_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) -> OpenQuery:
-    """The same with what the ledger remembers, where neither checkpoint nor mirror knows a batch; else nobody asks.
+class Ledgers:
+    """The ledgers that many checkpoints are looked up in: each is opened once, and asked once if it does not answer."""
 
-    The ledger is that of the target, else of `LASTGOOD_LEDGER`. One that does not answer holds nothing up: its memory
-    says so.
+    def __init__(self) -> None:
+        """Open none yet."""
+        self._lock = threading.Lock()
+        self._opened: dict[str, Ledger | LastgoodError] = {}
+
+    def open(self, place: LedgerPlace) -> Ledger:
+        """The ledger at a place, which stays open.
+
+        Raises:
+            LastgoodError: as `open_ledger`, each time the same.
+        """
+        from lastgood.ledger.opening import open_ledger  # noqa: PLC0415 - most have none
+
+        with self._lock:
+            found = self._opened.get(str(place))
+            if found is None:
+                try:
+                    found = open_ledger(place, create=False)
+                except LastgoodError as error:
+                    found = error
+                self._opened[str(place)] = found
+        if isinstance(found, LastgoodError):
+            raise found
+        return found
+
+    def __enter__(self) -> Self:
+        """Close all at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all."""
+        for each in self._opened.values():
+            if not isinstance(each, LastgoodError):
+                each.close()
+
+
+def add_memory(
+    opened: OpenQuery, environment: Mapping[str, str] = os.environ, *, ledgers: Ledgers | None = None
+) -> OpenQuery:
+    """The same with what mirror and ledger remember of batches that the checkpoint does not hold.
+
+    Of a checkpoint without a batch the ledger is asked where the mirror knows none. Of any other both are asked for
+    what was committed after its newest plan. The ledger is that of the target, else of `LASTGOOD_LEDGER`. One that does
+    not answer holds nothing up: what it says says so.
 
     Args:
-        opened: With its mirror read, and knowing whether it was left behind on purpose.
+        opened: With its mirror read where that was wanted, and knowing whether it was left behind on purpose.
         environment: Environment variables.
+        ledgers: Those that are open already; None: it is opened and closed here.
 
     Raises:
-        StorageError: the storage does not answer (subclasses).
+        StorageError: the storage of the checkpoint does not answer (subclasses).
     """
     checkpoint = opened.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None or find_mirrored_only(opened):
-        return opened
-    seen = replace(opened.seen, memory=_recall(opened, environment))
-    return replace(opened, seen=seen)
+    with contextlib.ExitStack() as stack:
+        open_here = ledgers or stack.enter_context(Ledgers())
+        if checkpoint.last_planned is not None:
+            later = tuple(_list_committed_elsewhere(opened, environment, open_here, checkpoint.last_planned))
+            return replace(opened, seen=replace(opened.seen, committed_elsewhere=later))
+        if checkpoint.last_committed is not None or find_mirrored_only(opened):
+            return opened
+        return replace(opened, seen=replace(opened.seen, memory=_recall(opened, environment, open_here)))
 
 
-def _recall(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerMemory | None:
-    from lastgood.ledger.opening import open_ledger  # noqa: PLC0415 - of a checkpoint that has batches nobody asks it
-    from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415
+def _list_committed_elsewhere(
+    opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers, planned: int
+) -> Iterator[CommittedElsewhere]:
+    """What each of them knows beyond the newest plan, or why it did not tell."""
+    if not opened.location.name:  # the root of a bucket has nothing beside it
+        return
+    asked = [_ask_mirror(opened, planned), _ask_ledger(opened, environment, ledgers, planned)]
+    yield from (each for each in asked if each is not None and each.unknown is not None)
+    later = [each for each in asked if each is not None and each.batch_id is not None]
+    if not later:
+        return
+    # A query that runs has planned more since its logs were listed: what is known is held against them as they are now.
+    names = opened.storage.names(opened.location / OFFSETS) or ()
+    newest = max((int(name) for name in names if name.isdecimal()), default=planned)
+    yield from (each for each in later if each.batch_id is not None and each.batch_id > newest)
 
-    place = "LASTGOOD_LEDGER"
+
+def _ask_mirror(opened: OpenQuery, planned: int) -> CommittedElsewhere | None:
+    """The newest batch after `planned` that the mirror knows to be committed, as recoveries have left it; None: none.
+
+    First only what was seen since the newest plan was made is looked through. What was seen before that was planned
+    before it; the mirror is read as a planner reads it only where there is something.
+    """
     try:
-        chosen = choose_ledger(None, opened.target, environment)
-        if chosen is None:
+        copies = opened.seen.copies or _read_later(opened, planned)
+        if not any(_is_commit_after(copy, planned) for copy in copies):
             return None
-        place = str(chosen)
-        with open_ledger(chosen, create=False) as ledger:
-            return _find_remembered(opened, ledger, place)
+        since = find_mirror_since(opened.checkpoint)
+        whole = opened.seen.copies or read_mirror(opened.storage, locate_mirror(opened.location), since=since)
+        endings = find_endings(opened.storage, opened.location)
+        query_id = opened.query_id
+        ours = [copy for copy in select_as_left(whole, endings) if copy.query_id == query_id]
+    except (StorageError, PlanInvalidError) as error:
+        return CommittedElsewhere(MIRROR, unknown=_describe_refusal(error))
+    standing = select_standing(ours).values()
+    newest = max((_parse_committed(copy) for copy in standing if _is_commit_after(copy, planned)), default=NONE)
+    return CommittedElsewhere(MIRROR, newest) if newest > planned else None
+
+
+def _read_later(opened: OpenQuery, planned: int) -> list[Copy]:
+    """What the mirror has seen of later batches, in the files since the newest plan was made."""
+    newest = opened.checkpoint.newest_offsets
+    planned_ms = None
+    if newest is not None and newest.metadata is not None:
+        planned_ms = newest.metadata.batch_timestamp_ms - MAX_CLOCK_SKEW_MS
+    folder = locate_mirror(opened.location)
+    query_id = opened.query_id
+    copies = read_mirror(opened.storage, folder, since=planned + 1, from_ms=planned_ms)
+    return [copy for copy in copies if _is_commit_after(copy, planned) and copy.query_id == query_id]
+
+
+def _is_commit_after(copy: Copy, planned: int) -> bool:
+    batch_id = parse_batch(copy.path, COMMITS)
+    return batch_id is not None and batch_id > planned
+
+
+def _parse_committed(copy: Copy) -> int:
+    """The batch of a commit that can be read, else `NONE`."""
+    if not isinstance(parse_commit_entry(copy.content), CommitEntry):
+        return NONE
+    batch_id = parse_batch(copy.path, COMMITS)
+    return NONE if batch_id is None else batch_id
+
+
+def _ask_ledger(
+    opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers, planned: int
+) -> CommittedElsewhere | None:
+    """The newest batch after `planned` that the ledger knows to be committed, and no recovery took back; None: none."""
+    holder, query_id = "the ledger", opened.query_id
+    try:
+        chosen = _choose_ledger(opened, environment)
+        if chosen is None or query_id is None:
+            return None
+        holder = f"the ledger {chosen}"
+        known = recall_query(ledgers.open(chosen), opened.location, query_id)
+        newest = None if known is None else known.newest(is_committed=True)
+        if known is None or newest is None or newest <= planned:
+            return None
+        facts = known.ledger.batches(known.query, [newest]).get(newest)
+        at_ms = 0 if facts is None else _find_known_ms(facts)
+        seen = Copy(query_id, f"{COMMITS}/{newest}", at_ms, None, b"")
+        is_void = any(ending.voids(seen) for ending in find_endings(opened.storage, opened.location))
+        return None if is_void else CommittedElsewhere(holder, newest)
     except LastgoodError as error:
         if error.condition == "LEDGER_MISSING":  # it is made with the first batch that somebody tells it
             return None
-        return LedgerMemory(
-            place, unknown=error.sentence if error.found is None else f"{error.sentence}: {error.found}"
-        )
+        return CommittedElsewhere(holder, unknown=_describe_refusal(error))
+
+
+def _find_known_ms(facts: BatchFacts) -> int:
+    """When a batch was committed, else when it was planned, as far as anybody said; 0: nobody did."""
+    planned_ms = None if facts.plan is None else facts.plan.planned_at_ms
+    return facts.committed_at_ms or planned_ms or 0
+
+
+def _choose_ledger(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerPlace | None:
+    from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415 - it needs much that most need not
+
+    if opened.target.ledger is None and VARIABLE not in environment:
+        return None
+    return choose_ledger(None, opened.target, environment)
+
+
+def _describe_refusal(error: LastgoodError) -> str:
+    return error.sentence if error.found is None else f"{error.sentence}: {error.found}"
+
+
+def _recall(opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers) -> LedgerMemory | None:
+    place = "LASTGOOD_LEDGER"
+    try:
+        chosen = _choose_ledger(opened, environment)
+        if chosen is None:
+            return None
+        place = str(chosen)
+        return _find_remembered(opened, ledgers.open(chosen), place)
+    except LastgoodError as error:
+        if error.condition == "LEDGER_MISSING":  # it is made with the first batch that somebody tells it
+            return None
+        return LedgerMemory(place, unknown=_describe_refusal(error))
 
 
 def _find_remembered(opened: OpenQuery, ledger: Ledger, place: str) -> LedgerMemory | None:
@@ -93,3 +259,12 @@ def _find_known_batch(ledger: Ledger, query: QueryRow) -> int | None:
         if any(isinstance(end, KafkaOffset) for end in ends):
             return batch_id
     return None
+
+
+def find_mirror_since(checkpoint: Checkpoint) -> int:
+    """From which batch on the mirror can be needed: what the logs list, and as much again; 0 where one is lost.
+
+    No start may wait until months of batches are read of which it needs none.
+    """
+    oldest = checkpoint.offsets.ids.oldest, checkpoint.commits.ids.oldest
+    return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)

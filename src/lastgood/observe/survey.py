@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import select_standing
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
@@ -23,7 +22,7 @@ from lastgood.observe.open_query import (
     read_clock_ms,
     require_checkpoint,
 )
-from lastgood.observe.recalled import add_memory
+from lastgood.observe.recalled import add_memory, find_mirror_since
 from lastgood.observe.sinks_back import find_fenceable
 from lastgood.observe.surroundings import look_around
 from lastgood.observe.unread_files import find_files_after
@@ -31,7 +30,6 @@ from lastgood.planning.left_out import describe_left_out
 from lastgood.planning.plan import PlannedSink, Promise
 from lastgood.planning.planner import count_batches_wanted
 from lastgood.planning.price import Waiver
-from lastgood.planning.repairs.lost import RETAINED
 from lastgood.planning.standing import take_back_evidence
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.predict import predict
@@ -172,7 +170,7 @@ def survey(
     found = look_for_left_behind(found, ring)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
-        found = found.with_mirror(_find_mirror_since(checkpoint))
+        found = found.with_mirror(find_mirror_since(checkpoint))
     found = add_memory(_restore_as_left(found, ring))
     if not (found.seen.copies or found.seen.left or may_be_missing):
         require_checkpoint(found.location, found.checkpoint, evidence, found.seen.memory)
@@ -203,15 +201,6 @@ def ask_planned_sinks(target: Target, *, evidence: EvidenceOptions) -> tuple[Pla
     if found.query_id is None:
         found = _restore_as_left(found.with_mirror(), ring)
     return describe_sinks(look_around(found, evidence.of(found.target), now_ms=read_clock_ms(), kafka=False))
-
-
-def _find_mirror_since(checkpoint: Checkpoint) -> int:
-    """From which batch on the mirror can be needed: what the logs list, and as much again; 0 where one is lost.
-
-    No start may wait until months of batches are read of which it needs none.
-    """
-    oldest = checkpoint.offsets.ids.oldest, checkpoint.commits.ids.oldest
-    return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)
 
 
 def _restore_as_left(found: OpenQuery, keys: KeyRing) -> OpenQuery:

@@ -18,7 +18,7 @@ from lastgood.observe.fleet import look_around_all
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery, gather_at, look_for_left_behind, read_clock_ms, require_checkpoint
 from lastgood.observe.query_status import Status, judge_status
-from lastgood.observe.recalled import add_memory
+from lastgood.observe.recalled import Ledgers, add_memory
 from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.settings.config import Config
@@ -103,11 +103,11 @@ def list_statuses_below(
     location = root.location
     storage = open_storage(location)
     asks = bool(options.sinks) or options.kafka is not None
-    with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
+    with Ledgers() as ledgers, ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look: Callable[[Storage, Location], OpenQuery | Status | None] = partial(_read, root.config)
+        look: Callable[[Storage, Location], OpenQuery | Status | None] = partial(_read, root.config, ledgers)
         if not asks:
-            look = partial(_look, root.config, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
+            look = partial(_look, root.config, ledgers, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
         asked = [
             pool.submit(_look_as_one_of_many, look, storage, each)
             for each in find_checkpoints_below(storage, location, reach)
@@ -139,8 +139,9 @@ def _look_as_one_of_many(
         return Status(location, None, error)
 
 
-def _read(config: Config, storage: Storage, location: Location) -> OpenQuery:
-    return add_memory(_add_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES)))
+def _read(config: Config, ledgers: Ledgers, storage: Storage, location: Location) -> OpenQuery:
+    query = gather_at(Target(str(location), config=config), storage, batches=BATCHES)
+    return add_memory(_add_left(query), ledgers=ledgers)
 
 
 def _add_left(query: OpenQuery) -> OpenQuery:
@@ -152,6 +153,7 @@ def _add_left(query: OpenQuery) -> OpenQuery:
 
 def _look(
     config: Config,
+    ledgers: Ledgers,
     storage: Storage,
     location: Location,
     *,
@@ -160,7 +162,7 @@ def _look(
     at_ms: int,
 ) -> Status | None:
     """One that nobody else tells of; None if it is none."""
-    query = _read(config, storage, location)
+    query = _read(config, ledgers, storage, location)
     if not _is_any(query):
         return None
     return _look_again(query, options=options, max_downtime_ms=max_downtime_ms, at_ms=at_ms)

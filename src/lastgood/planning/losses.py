@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, get_topics
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, get_topics
 from lastgood.diagnosis.rules_kafka_broker import Suspicion, judge_identities, list_suspicions
 from lastgood.planning import unread_files
 from lastgood.planning.left_out import find_kafka_gaps
@@ -16,15 +16,16 @@ from lastgood.planning.pricing import (
 from lastgood.planning.repairs.repair import Outlook
 from lastgood.planning.standing import Standing
 from lastgood.query.kafka import find_expiring
+from lastgood.query.missing import list_missing
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.sinks import NONE
 from lastgood.query.spans import list_stands
 from lastgood.sinks.evidence import START_MS, DedupeKey, is_query_id
-from lastgood.sources.kafka.ranges import Ranges, find_planned_ranges, unite
+from lastgood.sources.kafka.ranges import Ranges, unite
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
@@ -42,27 +43,7 @@ def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] |
         standing: Where the query stands.
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
-    for each in standing.sinks:
-        if any(not _is_read_again(each, n, start) for n in each.perhaps_gone()):
-            yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
-        taken_back = (*each.sink.holes, *_find_taken_back_above(each))
-        holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
-        if holes:
-            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
-        older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
-        if older:
-            yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
-        for batch_id, held in each.dropped().items():
-            if _is_read_again(each, batch_id, start):
-                continue
-            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
-
-
-def _find_taken_back_above(reading: SinkView) -> list[int]:
-    """Batches that are done, above the newest that a sink shows, and that it had: that none was due is disproved."""
-    gone = {batch.batch_id for batch in reading.sink.batches if batch.is_live is False and batch.row_count != 0}
-    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live is not False}
-    return reading.may_have_rows(n for n in sorted(gone - live) if reading.shown < n <= reading.done)
+    yield from list_missing(standing.sinks, start)
 
 
 def list_doubled_already(standing: Standing) -> Iterator[str]:
@@ -72,25 +53,11 @@ def list_doubled_already(standing: Standing) -> Iterator[str]:
             yield f"{each.sink.location} may have rows twice: {held.because}"
 
 
-def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
-    """Whether all that a batch read comes after where the query is to start."""
-    read = reading.spans_of.get(batch_id, [])
-    if start is None or not read:
-        return False
-    for span in read:
-        begin, chosen = span.start, start.get(span.source_id)
-        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
-            return False
-        if find_planned_ranges(begin.topics, chosen.topics):
-            return False
-    return True
-
-
 def predict_silent_loss(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = [*unread_files.list_left_out(standing), *unread_files.list_never_read(standing)]
-    if files:
-        return Outlook(Guarantee.LOSSY, (files[0],))
+    of_files = _predict_without_files(standing)
+    if of_files is not None:
+        return of_files
     other_topics = _predict_recreated(standing) or _predict_without_topics(standing)
     if other_topics is not None:
         return other_topics
@@ -109,6 +76,37 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
     return Outlook(Guarantee.LOSSY, (line,), _price_lost_to_kafka(standing))
+
+
+def _predict_without_files(standing: Standing) -> Outlook | None:
+    """Files that are left out: gone since they were noted down, or noted down under numbers that count as read."""
+    left_out = unread_files.find_left_out(standing)
+    lines = [unread_files.describe_left_out_files(source_id, files) for source_id, files in left_out.items()]
+    lines += unread_files.list_never_read(standing)
+    if not lines:
+        return None
+    order = list(find_ends(standing.plan(standing.planned)))
+    prices = tuple(
+        SourcePrice(
+            order.index(source_id), FileOffset.kind, lost_files=tuple(each.file.path for each in files), bound=True
+        )
+        for source_id, files in left_out.items()
+        if source_id in order
+    )
+    return Outlook(Guarantee.LOSSY, (" and ".join(lines),), prices)
+
+
+def merge_prices(lost: tuple[SourcePrice, ...], found: tuple[SourcePrice, ...]) -> tuple[SourcePrice, ...]:
+    """What is lost beside what else is paid: of a source of files as one price."""
+    merged = list(found)
+    for each in lost:
+        at = next((n for n, price in enumerate(merged) if (price.index, price.kind) == (each.index, each.kind)), None)
+        if at is None or each.kind != FileOffset.kind:
+            merged.insert(0, each)
+            continue
+        files = tuple(dict.fromkeys((*merged[at].lost_files, *each.lost_files)))
+        merged[at] = replace(merged[at], lost_files=files, bound=True)
+    return tuple(merged)
 
 
 def _warn_of_expiry(standing: Standing) -> str | None:

@@ -23,13 +23,19 @@ from lastgood.sources.files.facts import (
 )
 
 
-def list_left_out(standing: Standing) -> list[str]:
-    """The files that the next batches would leave out, or read otherwise than a first attempt; one line each."""
-    return [
-        f"source {source_id}: {each.file.path} is {each.state.value}"
-        for source_id, each, is_planned in _list_unread(standing)
-        if each.state is FileState.MISSING or (is_planned and each.state is FileState.CHANGED)
-    ]
+def find_left_out(standing: Standing) -> dict[str, tuple[FileFacts, ...]]:
+    """Per source the files that the next batches would leave out, or read otherwise than a first attempt."""
+    found: dict[str, tuple[FileFacts, ...]] = {}
+    for source_id, each, is_planned in _list_unread(standing):
+        if each.state is FileState.MISSING or (is_planned and each.state is FileState.CHANGED):
+            found[source_id] = (*found.get(source_id, ()), each)
+    return found
+
+
+def describe_left_out_files(source_id: str, files: tuple[FileFacts, ...]) -> str:
+    """The first of them, and how many more there are."""
+    more = "" if len(files) == 1 else f", and so are {len(files) - 1} more"
+    return f"source {source_id}: {files[0].file.path} is {files[0].state.value}{more}"
 
 
 def list_never_read(standing: Standing) -> list[str]:

@@ -88,6 +88,18 @@ class LedgerMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedElsewhere:
+    """The newest batch of this very query that somebody beside its logs knows to be committed."""
+
+    holder: str
+    """Who knows of it, for a person."""
+    batch_id: int | None = None
+    """None: it did not tell."""
+    unknown: str | None = None
+    """Why it did not tell; None if it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class RepairFacts:
     """What only a repair has to know of the files of a query."""
 
@@ -153,6 +165,8 @@ class Observation:
     """None: it was not left behind, or the query has planned a batch since."""
     memory: LedgerMemory | None = None
     """What the ledger remembers, where neither checkpoint nor mirror holds a batch; None: nothing, or nobody asked."""
+    committed_elsewhere: tuple[CommittedElsewhere, ...] = ()
+    """What mirror and ledger know to be committed beyond the newest plan of the logs, and no recovery took back."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)

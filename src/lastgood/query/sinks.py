@@ -247,11 +247,17 @@ class SinkView:
         return max(sink.complete_from, min(each.batch_id for each in sink.batches))
 
     def perhaps_gone(self) -> list[int]:
-        """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
+        """Batches that it has had by its mark, of which it does not tell that they are there.
+
+        No start brings them back: they are done, or run again and are dropped.
+        """
         if self.sink.unclear is None:
             return []
+        had = self.batches_done(0, self.marked)
+        if self.orphan is not None and self.orphan <= self.marked:
+            had.append(self.orphan)
         live = {batch.batch_id for batch in self.sink.batches if batch.is_live}
-        return [n for n in self.may_have_rows(self.batches_done(0, self.marked)) if n not in live]
+        return [n for n in self.may_have_rows(had) if n not in live]
 
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.

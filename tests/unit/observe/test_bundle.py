@@ -30,7 +30,7 @@ from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.observe.open_query import MirrorUse, OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
-from lastgood.query.observation import LedgerMemory, LeftBehind, Observation, Seal
+from lastgood.query.observation import CommittedElsewhere, LedgerMemory, LeftBehind, Observation, Seal
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.records.record import (
     ChainedException,
@@ -139,6 +139,7 @@ def everything(evidence: OpenQuery) -> Observation:
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
         seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7"), "lastgood apply plan.json"),
         mirrored=BatchIds.of([0, 1, 3]),
+        committed_elsewhere=(CommittedElsewhere("the mirror", 9), CommittedElsewhere("the ledger l", unknown="no")),
         left=LeftBehind(
             recovery="20261121-160058-7f3a",
             at_ms=5,

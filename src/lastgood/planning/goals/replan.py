@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, require_sinks, require_sources
 from lastgood.planning.goals.values import ReplanGoal
-from lastgood.planning.pricing import find_ends
+from lastgood.planning.price import Guarantee
+from lastgood.planning.pricing import choose_weakest, find_ends
+from lastgood.planning.repairs.logs import repair_source_logs
 from lastgood.planning.repairs.numbers import use_number_up
 from lastgood.planning.repairs.repair import Work, refuse
 from lastgood.planning.repairs.sinks import list_orphans_after, retire_orphan
@@ -22,6 +25,7 @@ from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import is_reading_nothing
+from lastgood.query.sinks import NONE
 from lastgood.sources.files.facts import (
     FileState,
     describe_assumed_max_age,
@@ -41,6 +45,7 @@ def draft_replan(observed: Observation, spark: SparkVersion) -> Draft:
     require_sinks(work.standing)
     if not work.standing.has_orphan:
         return work.draft(foresee_start(work))
+    work = repair_work(work, (repair_source_logs,))  # else nobody knows which files are planned anew
     work = repair_work(work, (lower_mark,))
     _require_committed(work.standing)
     after = _find_newest_in_sinks(work.standing)
@@ -54,7 +59,9 @@ def draft_replan(observed: Observation, spark: SparkVersion) -> Draft:
     others = tuple(_edit_planned_files(work.standing, after))
     repair = retire_orphan(work.standing, work.standing.planned, "today's limits are to apply", others, after)
     ages = tuple(_list_assumed_ages(work.standing, others))
-    work = work.with_repair(replace(repair, rests_on=(*repair.rests_on, *ages)))
+    untold = tuple(_list_untold_files(work.standing, after))
+    word = choose_weakest((repair.word, Guarantee.AT_LEAST_ONCE)) if untold else repair.word
+    work = work.with_repair(replace(repair, word=word, rests_on=(*repair.rests_on, *untold, *ages)))
     work = repair_work(work, LOGS)
     return work.draft(foresee_start(work))
 
@@ -115,6 +122,24 @@ def _edit_planned_files(standing: Standing, after: int) -> Iterator[Edit]:
         for log_id in [log_id for log_id in log.listing.ids if log_id > newest]:
             _require_found_again(standing, log, log_id, newest)
             yield Edit(f"{log.folder}/{log_id}", None, "its files are to be found and planned again")
+
+
+def _list_untold_files(standing: Standing, after: int) -> Iterator[str]:
+    """Entries of file sources that the orphans were to read and that are lost: which files they name nobody knows."""
+    committed, logs = find_ends(standing.plan(after)), {log.name: log for log in standing.checkpoint.sources}
+    for source_id, offset in find_ends(standing.plan(standing.planned)).items():
+        if not isinstance(offset, FileOffset) or source_id in standing.checkpoint.shared_logs:
+            continue
+        before = committed.get(source_id)
+        newest = before.log_offset if isinstance(before, FileOffset) else NONE
+        held = logs[source_id].listing.ids if source_id in logs else ()
+        lost = [n for n in range(newest + 1, offset.log_offset + 1) if n not in held]
+        if lost:
+            entry, which = f"{SOURCES}/{source_id}/{lost[0]}", "it is lost"
+            if len(lost) > 1:
+                entry, which = f"{entry} to {lost[-1]}", f"{len(lost)} of these are lost"
+            assumed = f"the files which {entry} named are there, and young enough to be found again"
+            yield f"the assumption that {assumed}: {which}, and nobody knows which files they are"
 
 
 def _list_assumed_ages(standing: Standing, dropped: tuple[Edit, ...]) -> Iterator[str]:

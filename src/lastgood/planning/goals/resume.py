@@ -26,6 +26,7 @@ from lastgood.planning.losses import (
     list_assumptions,
     list_doubled_already,
     list_missing_already,
+    merge_prices,
     predict_silent_loss,
 )
 from lastgood.planning.numbering import require_no_gap
@@ -49,14 +50,14 @@ from lastgood.planning.repairs.logs import (
     repair_plan_before,
     repair_source_logs,
 )
-from lastgood.planning.repairs.lost import find_newest_committed, restore_lost_checkpoint, restore_lost_id
+from lastgood.planning.repairs.lost import restore_lost_checkpoint, restore_lost_id
 from lastgood.planning.repairs.mirror import lift_by_mirror
 from lastgood.planning.repairs.numbers import price_older_plan, use_number_up
-from lastgood.planning.repairs.repair import MIRROR, Outlook, Repair, Work, refuse
+from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_logs, repair_orphan
 from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
 from lastgood.planning.standing import Standing
-from lastgood.query.lost import find_known_elsewhere
+from lastgood.query.lost import find_committed_after, find_known_elsewhere
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
@@ -135,36 +136,28 @@ def _list_unlifted(work: Work) -> tuple[Alternative, ...]:
 
 
 def foresee_start(work: Work) -> Outlook:
-    """What can be said of Spark's own start, also by what the mirror knows and the logs have forgotten.
+    """What can be said of Spark's own start, also by what others know and the logs have forgotten.
+
+    Where a sink may drop what comes then, `diagnose` finds that as well, and the draft is held against it.
 
     Raises:
         RepairRefusedError: it fails, or would make a sink lose or repeat something.
     """
     standing, found = work.standing, predict_outlook(work.standing)
-    newest = find_forgotten(work)
-    if newest is None:
+    after = find_committed_after(standing.observed)
+    if after is None:
         return found
-    line = f"{MIRROR} knows that batch {newest} was committed, and the logs end with batch {standing.planned}"
-    line = f"{line}: what was read in between comes twice"
+    line = f"{after.holder} knows that batch {after.batch_id} was committed"
+    line = f"{line}, and the logs end with batch {standing.planned}: what was read in between comes twice"
     word = choose_weakest((found.word, Guarantee.AT_LEAST_ONCE))
-    first = standing.planned + 1
-    if not standing.would_take(first):
-        word = Guarantee.LOSSY
-        line = f"{line}, or is dropped with all that is read with it by a sink that has batch {first}: --sink tells"
     prices = tuple(replace(price, bound=True) for price in found.prices)
-    copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{newest}", b""))
+    copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{after.batch_id}", b""))
     if not prices and isinstance(copy, OffsetEntry):
         start = find_ends(standing.plan(standing.planned)) or find_beginnings(standing)
         prices = price_start(
             start, Reached(start, find_ends(copy), find_ends(copy)), standing.checkpoint, standing.kafka
         )
     return Outlook(word, (*found.rests_on, line), prices)
-
-
-def find_forgotten(work: Work) -> int | None:
-    """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
-    newest = find_newest_committed(work.mirror)
-    return newest if newest > work.standing.planned and not work.standing.sinks_known else None
 
 
 def repair_work(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
@@ -349,10 +342,11 @@ def predict_outlook(standing: Standing) -> Outlook:
             found = _predict_going_on(standing)
     found = replace(found, rests_on=(*found.rests_on, *list_assumptions(standing)))
     found = _predict_from_earliest(standing, found)
+    gone = tuple(list_missing_already(standing))
     lost = predict_silent_loss(standing)
     if lost is not None:
-        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
-    gone = tuple(list_missing_already(standing))
+        prices = merge_prices(lost.prices, found.prices)
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0], *gone), prices)
     if gone:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
     twice = tuple(list_doubled_already(standing))

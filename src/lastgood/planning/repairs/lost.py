@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
 from lastgood.checkpoint.logs import LogListing
@@ -15,8 +14,9 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.planning.draft import Edit
 from lastgood.planning.log_edits import list_names_in
 from lastgood.planning.price import Guarantee
-from lastgood.planning.repairs.repair import MIRROR, Repair, Work, name_copy, refuse
+from lastgood.planning.repairs.repair import Repair, Work, name_copy, refuse
 from lastgood.planning.standing import see_as
+from lastgood.query.lost import MIRROR
 from lastgood.query.sinks import NONE
 from lastgood.sinks.evidence import DedupeKey
 
@@ -35,12 +35,6 @@ def find_newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
     """The newest plan in a mirror that can be read."""
     parsed = (parse_offset_entry(raw) for raw in reversed(list_mirrored(mirror, OFFSETS).values()))
     return next((entry for entry in parsed if isinstance(entry, OffsetEntry)), None)
-
-
-def find_newest_committed(mirror: Mapping[str, bytes]) -> int:
-    """The newest batch that a mirror knows to be committed, or `NONE`."""
-    held = reversed(list_mirrored(mirror, COMMITS).items())
-    return next((batch_id for batch_id, raw in held if isinstance(parse_commit_entry(raw), CommitEntry)), NONE)
 
 
 def restore_lost_checkpoint(work: Work) -> Repair | None:

@@ -11,8 +11,9 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import VoidOffset
 from lastgood.planning.draft import Edit, RepairRefusedError
 from lastgood.planning.repairs.lost import list_mirrored, list_source_files
-from lastgood.planning.repairs.repair import MIRROR, Repair, Work, name_copy
+from lastgood.planning.repairs.repair import Repair, Work, name_copy
 from lastgood.planning.standing import Standing
+from lastgood.query.lost import MIRROR
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.sinks.evidence import is_query_id
 

@@ -32,6 +32,7 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest, judge_unasked
 from lastgood.planning.standing import Standing, see_as, take_back_evidence
 from lastgood.planning.steps import MoveStep
+from lastgood.query.lost import MIRROR
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import list_unasked_sources
@@ -40,7 +41,6 @@ from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.sources.kafka.ranges import select_only_in
 from lastgood.steps.step import SinkEdit
 
-MIRROR = "the mirror"
 THIS = "this recovery"
 
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -84,14 +84,27 @@ class FenceTable:
     def _columns(self) -> tuple[str | None, ...]:
         return self.query_id, self.batch_id, self.sink_name, self.input_digest, self.epoch, self.state, self.row_count
 
-    def select(self, placeholder: str, *, by_sink: bool) -> str:
-        """The statement that reads every batch, in the order in which they were written."""
+    def select_none(self) -> str:
+        """The statement that tells which columns there are, and reads no row."""
+        return f"SELECT * FROM {self.name} WHERE 1 = 0"  # noqa: S608 - names are checked
+
+    def select(self, placeholder: str, present: Iterable[str], *, by_sink: bool) -> str:
+        """The statement that reads every batch, in the order in which they were written.
+
+        Args:
+            placeholder: How a parameter stands in it.
+            present: The columns that the table has, in lower case: of others of ours nothing is read, nor of what
+                somebody else keeps in it.
+            by_sink: Whether only one sink's batches are wanted.
+        """
+        there = {*present, self.query_id.lower(), self.batch_id.lower()}  # without these two it is no fence
+        columns = ", ".join(name for name in self._columns if name is not None and name.lower() in there)
         if by_sink and self.sink_name:
             where = f" WHERE {self.sink_name} = {placeholder.format(1)}"
         else:
             where = ""
-        order = ", ".join(name for name in (self.epoch, self.batch_id) if name)
-        return f"SELECT * FROM {self.name}{where} ORDER BY {order}"  # noqa: S608 - names are checked
+        order = ", ".join(name for name in (self.epoch, self.batch_id) if name is not None and name.lower() in there)
+        return f"SELECT {columns} FROM {self.name}{where} ORDER BY {order}"  # noqa: S608 - names are checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +211,14 @@ class FenceSink:
     def _read(self) -> _Rows:
         table = self._table
         by_sink = self._sink_name is not None
-        statement = table.select(self._placeholder, by_sink=by_sink)
         parameters = (self._sink_name,) if by_sink and table.sink_name else ()
         try:
             with contextlib.closing(self._connect()) as connection:
                 cursor = connection.cursor()
-                cursor.execute(statement, parameters)
-                names = [str(column[0]).lower() for column in cursor.description or ()]
+                cursor.execute(table.select_none(), ())
+                present = _list_columns(cursor)
+                cursor.execute(table.select(self._placeholder, present, by_sink=by_sink), parameters)
+                names = _list_columns(cursor)
                 told = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
                 rows = tuple(_make_row(table, each) for each in told)
         except ExtraMissingError:
@@ -250,6 +264,11 @@ def open_fence(
         paramstyle=engine.dialect.paramstyle,
         timeout_seconds=timeout_seconds,
     )
+
+
+def _list_columns(cursor: Cursor) -> list[str]:
+    """The columns of a result, in lower case: databases spell them each in their own way."""
+    return [str(column[0]).lower() for column in cursor.description or ()]
 
 
 def _make_row(table: FenceTable, told: Mapping[str, Any]) -> _Row:

@@ -378,3 +378,16 @@ def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path
     found = report(tmp_path, SPARK_4_2)
     assert does(found) == fails("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", 3, leaves_orphan=True)
     assert found.findings[0].condition.name == "STATE_FOLDER_MISSING"
+
+
+@pytest.mark.parametrize(
+    ("removed", "told"),
+    [("commits/[45]", "Batch 4 is treated as done"), ("commits/[345]", "Batches 3 to 4 are treated")],
+)
+def test_one_batch_that_is_skipped_is_told_of_as_one(removed: str, told: str, healthy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(healthy, folder)
+    remove(removed)(folder)
+    found = report(folder, SPARK_4_2).findings
+    skipped = next(each for each in found if each.condition.name == "UNCOMMITTED_BATCHES_SKIPPED")
+    assert told in skipped.effect

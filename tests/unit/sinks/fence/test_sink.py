@@ -159,7 +159,39 @@ def test_name_that_is_no_name_is_refused(name: str) -> None:
 
 
 def test_schema_may_be_named() -> None:
-    assert "FROM public.stream_fence" in FenceTable("public.stream_fence").select("%s", by_sink=True)
+    table = FenceTable("public.stream_fence")
+    assert "FROM public.stream_fence" in table.select("%s", ["query_id", "batch_id", "sink_name"], by_sink=True)
+
+
+def test_nothing_is_read_of_columns_that_are_not_of_the_fence(database: Path) -> None:
+    """Somebody may keep in it what is long, or none of our business."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("ALTER TABLE stream_fence ADD COLUMN payload text")
+        connection.execute("UPDATE stream_fence SET payload = 'x'")
+        connection.commit()
+    asked: list[str] = []
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(database)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    fence = FenceSink(connect, location="here", sink_name="orders", paramstyle=sqlite3.paramstyle)
+    assert fence.evidence("q", now_ms=0).last_batch == 1
+    read = [statement for statement in asked if "1 = 0" not in statement]
+    assert len(read) == 1
+    assert "*" not in read[0]
+    assert "payload" not in read[0]
+
+
+def test_table_with_numbers_only_is_read_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "small.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE stream_fence (QUERY_ID text, BATCH_ID bigint)")
+        connection.execute("INSERT INTO stream_fence VALUES ('q', 4)")
+        connection.commit()
+    found = open_fence(f"sqlite:///{file}").evidence("q", now_ms=0)
+    assert (found.known, found.last_batch, found.skips_up_to) == (True, 4, 4)
 
 
 def test_unknown_style_of_parameters_is_refused() -> None:

@@ -1,0 +1,56 @@
+"""What a sink lacks already of batches that are done, or may lack: no start brings it back. Pure.
+
+`status` and the planner take it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.query.sinks import SinkView
+from lastgood.sources.kafka.ranges import find_planned_ranges
+
+
+def list_missing(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
+    """What sinks lack, or may lack; one line each.
+
+    Args:
+        views: The sinks, held against the logs.
+        start: Where the query is to start, by source, if that is not where it stands: what comes after is read again.
+    """
+    for each in views:
+        if any(not _is_read_again(each, n, start) for n in each.perhaps_gone()):
+            yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
+        taken_back = (*each.sink.holes, *_find_taken_back_above(each))
+        holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
+        if holes:
+            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
+        older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
+        if older:
+            yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
+        for batch_id, held in each.dropped().items():
+            if _is_read_again(each, batch_id, start):
+                continue
+            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def _find_taken_back_above(reading: SinkView) -> list[int]:
+    """Batches that are done, above the newest that a sink shows, and that it had: that none was due is disproved."""
+    gone = {batch.batch_id for batch in reading.sink.batches if batch.is_live is False and batch.row_count != 0}
+    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live is not False}
+    return reading.may_have_rows(n for n in sorted(gone - live) if reading.shown < n <= reading.done)
+
+
+def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
+    """Whether all that a batch read comes after where the query is to start."""
+    read = reading.spans_of.get(batch_id, [])
+    if start is None or not read:
+        return False
+    for span in read:
+        begin, chosen = span.start, start.get(span.source_id)
+        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
+            return False
+        if find_planned_ranges(begin.topics, chosen.topics):
+            return False
+    return True
