@@ -11,7 +11,7 @@ def start() -> None:
     """Run the command line and exit."""
     try:
         heed_interrupts()
-        from lastgood.cli.main import main  # noqa: PLC0415 - a third of a short command's time
+        from lastgood.cli.main import main
 
         main()
     except KeyboardInterrupt:

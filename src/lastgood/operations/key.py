@@ -175,7 +175,7 @@ def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSi
 
     Raises:
         LastgoodError: as `list_to_sign`. What was changed since it was shown is left as it is, and told.
-        LeaseHeldError, LeaseInvalidError, LeaseLostError: a repair is going on, or nobody knows; nothing more is signed.
+        LeaseHeldError, LeaseInvalidError, LeaseLostError: a repair is going on, or may be; no more is signed.
     """
     location, ring = parse_location(shown.checkpoint), find_keys(shown.target.config)
     storage, signer = open_writable(location), Signer.at(ring, location)
@@ -187,7 +187,7 @@ def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSi
                 continue
             signed = signer.signed(each.purpose, each.names, each.told)
             # Safe: it says the same as a moment ago, and what a person was shown. No repair notes anything down
-            # meanwhile; an incident or a count that somebody writes in this very moment is written anew by its next end.
+            # meanwhile; an incident or a count that is written in this very moment is written anew by its next end.
             storage.write(each.file, _encode_content(signed))
             tell(f"{each.label}: signed")
     return list_to_sign(shown.target)
@@ -195,7 +195,7 @@ def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSi
 
 @contextlib.contextmanager
 def _keep_repairs_out(storage: WritableStorage, location: Location) -> Iterator[Callable[[], None]]:
-    """Let no repair go on meanwhile, which would note down what it does, or take a note back; gives what looks again."""
+    """Let no repair go on meanwhile, which would note down what it does, or take it back; gives what looks again."""
     work = location.sibling(WORK_SUFFIX)
     if not may_create_exclusively(work):  # nothing is repaired there
         yield lambda: None
