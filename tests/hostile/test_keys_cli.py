@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,15 @@ from hostile.attacker import call
 from hostile.conftest import table
 from typed import call as call_typed
 
+from lastgood.journal.lease import Holder, LeasePace, take_lease
+from lastgood.operations import key as key_operation
 from lastgood.settings import keys as module
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
+from lastgood.testing.storage import FaultyWriter
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
 KILLED = Path(__file__).parents[1] / "repair" / "killed_apply.py"
@@ -377,6 +384,56 @@ def test_nobody_signs_a_plan_of_another_place_by_mistake(
     told = ours.answer("key", "sign", other, "--yes", code=1)
     assert told["left"] == [str(recovery(other) / "plan.json")]
     assert ours.refused("undo", "last", "--checkpoint", other, DEAD, code=80)
+
+
+def test_nobody_signs_beside_a_repair_that_goes_on(
+    ours: Machine, keyless: Machine, checkpoint: Path, tmp_path: Path
+) -> None:
+    """What it notes down, or takes back, would be written over by what a person was shown before."""
+    keyless.answer("apply", planned(keyless, checkpoint), DEAD)
+    folder = parse_location(str(work(checkpoint)))
+    with take_lease(
+        LocalWriter(),
+        folder,
+        "20261121-160058-7f3a",
+        holder=Holder.make_own(),
+        clock=time.monotonic,
+        wait=time.sleep,
+        now_ms=lambda: 0,
+        pace=LeasePace(beat_seconds=0.1),
+    ):
+        before = files(recovery(checkpoint))
+        assert ours.refused("key", "sign", checkpoint, "--yes", code=53)["condition"] == "LEASE_HELD"
+        assert files(recovery(checkpoint)) == before
+    assert ours.answer("key", "sign", checkpoint, "--yes")["left"] == []
+
+
+def test_nobody_signs_over_what_was_changed_since_it_was_looked_at(
+    ours: Machine, keyless: Machine, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not while the files before it are signed, each of which takes a moment on a store far away."""
+    keyless.answer("recover", checkpoint)
+    keyless.answer("apply", planned(keyless, checkpoint), DEAD)
+    counted, gone = work(checkpoint) / "attempts.json", recovery(checkpoint) / "closed.json"
+
+    def between(_: int) -> None:
+        counted.write_text(json.dumps({"failures": 7}))
+        gone.unlink(missing_ok=True)
+
+    signing = [False]
+    real = key_operation.open_writable
+    monkeypatch.setattr(
+        key_operation, "open_writable", lambda place: FaultyWriter(real(place), between=between if signing[0] else None)
+    )
+    for name, value in ours.env.items():
+        monkeypatch.setenv(name, value)
+    shown = key_operation.list_to_sign(resolve_target(str(checkpoint)))
+    signing[0] = True
+    told: list[str] = []
+    key_operation.sign(shown, tell=told.append)
+    assert json.loads(counted.read_text()) == {"failures": 7}
+    assert not gone.exists()
+    assert sum("was changed meanwhile, and is left as it is" in line for line in told) == 2
 
 
 # A repair begun on one machine is finished on another with the key.

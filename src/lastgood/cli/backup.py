@@ -143,11 +143,12 @@ def keep(target: str, backup_id: str, *, off: bool, output_format: str) -> int:
 def restore(target: str, *, source: str, unsigned_mirror: bool, output_format: str) -> int:
     """Put the lost checkpoint TARGET back, byte for byte.
 
-    Only where offset log and commit log are gone; nothing that is there is overwritten. What the query did after the
-    last copy is not known to it: compare with the sink before you start it.
+    Only where offset log and commit log are gone; nothing that is there is overwritten. Until all of it is back no
+    driver can start; if this is interrupted, the same command finishes it. What the query did after the last copy is
+    not known to it: compare with the sink before you start it.
 
     Exit codes: 0; 1 restored, but a restart still misses something; 41 no such backup; 42 there still is a checkpoint;
-    80, 81 not signed by a key that is known here; 10-13 storage.
+    49 a repair is half done there; 80, 81 not signed by a key that is known here; 10-13 storage.
     """
     from lastgood.operations.backup import restore as operation
     from lastgood.settings.target import resolve_target

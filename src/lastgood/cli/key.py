@@ -148,7 +148,10 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
     For what was written before there was a key, and after a rotation. Look with `lastgood report` and at the files
     first: whoever may write to the lake may have written any of it.
 
-    Exit codes: 0 all is signed; 1 something cannot be signed, or was not; 2 usage; 82-84 no key; 10-14 storage.
+    No repair goes on meanwhile, and none may be going on.
+
+    Exit codes: 0 all is signed; 1 something cannot be signed, or was not; 2 usage; 53 a repair is going on; 82-84 no
+    key; 10-15 storage.
     """
     from lastgood.journal.to_sign import count_by_purpose
     from lastgood.operations.key import list_to_sign

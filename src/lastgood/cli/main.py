@@ -7,7 +7,6 @@ import importlib
 import itertools
 import os
 import re
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import click
 
 from lastgood import __version__
+from lastgood.cli.interrupts import INTERRUPTED, end_at_once_on_interrupt
 from lastgood.cli.output import DEBUG, choose_format, print_error
 from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
 from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
@@ -112,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     code = 0
     try:
         code = _run(words)
+        # An answer that is not read to its end is none, but what was done is done.
+        end_at_once_on_interrupt(INTERRUPTED if output.stops else code)
         _flush()
     except SystemExit as stopped:
         if output.trouble is None:
@@ -181,7 +183,7 @@ def _run(words: list[str]) -> int:
         print_error(_make_usage_error(error), choose_format(arguments, os.environ))
         return 2
     except (click.Abort, KeyboardInterrupt):
-        return 128 + signal.SIGINT
+        return INTERRUPTED
     except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
         from lastgood.cli.bug import make_bug_error, show_traceback
 

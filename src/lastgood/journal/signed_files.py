@@ -99,6 +99,19 @@ def read_files_of_recovery(
             yield _make_signed_file(signer, STAGE, (recovery, stage.value), file, raw)
 
 
+def is_as_it_was(storage: Storage, shown: SignedFile) -> bool:
+    """Whether a file still says what a person was shown.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    raw = storage.read(shown.file, limit=PLAN_BYTES_MAX)
+    told = None if raw is None else _parse_object(raw)
+    if told is not None and shown.purpose == BACKUP:
+        told = {**told, "sha256": shown.told.get("sha256")}  # of its content, which was read for it
+    return told == shown.told
+
+
 def find_worst(files: Iterable[SignedFile]) -> SignatureStanding | None:
     """What is to be said of several together; None of none."""
     found = {each.standing for each in files}

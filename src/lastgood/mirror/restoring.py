@@ -11,35 +11,54 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
 from lastgood.errors import LastgoodError, format_command_line
 from lastgood.mirror.backups import (
     CheckpointNotEmptyError,
+    find_newest_in,
     restore_order,
 )
 from lastgood.mirror.mirror import locate_mirror
 from lastgood.signing import Signer
-from lastgood.storage.reading import Location
+from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage
 
 _BATCHES_RESTORED = 101
 """As many as Spark keeps: `spark.sql.streaming.minBatchesToRetain` and the one that is planned."""
 
 
-def require_lost(checkpoint: Checkpoint, location: Location) -> None:
+def require_lost(storage: Storage, checkpoint: Checkpoint, location: Location) -> bool:
     """Refuse to restore where a checkpoint still is.
+
+    Returns:
+        Whether it is lost as a whole; False: somebody has begun to restore it, by all that its newest plan tells.
 
     Raises:
         CheckpointNotEmptyError: it has planned or committed a batch.
+        StorageError: the storage does not answer (subclasses).
     """
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
-        raise CheckpointNotEmptyError(
-            "there still is a checkpoint",
-            subject=str(location),
-            found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
-            expected="empty logs: only a lost checkpoint is restored",
-            next=format_command_line("inspect", location),
-        )
+    newest = _find_newest_plan(storage, location)
+    if checkpoint.last_planned is None and checkpoint.last_committed is None and newest is None:
+        return True
+    if newest is not None and storage.read(location / newest, limit=1) == b"":
+        return False
+    raise _make_not_lost_error(checkpoint, location)
+
+
+def require_begun(storage: Storage, checkpoint: Checkpoint, location: Location, copies: Sequence[Copy]) -> None:
+    """Refuse to go on with what is no restore of these copies that was interrupted.
+
+    Raises:
+        CheckpointNotEmptyError: there is a plan or a commit that is none of them, or the empty plan is not the newest.
+        StorageError: the storage does not answer (subclasses).
+    """
+    paths = {copy.path for copy in copies}
+    there = {f"{log}/{name}" for log in (OFFSETS, COMMITS) for name in _list_entries(storage, location, log)}
+    if _find_newest_plan(storage, location) != _find_seal(copies) or not there <= paths:
+        raise _make_not_lost_error(checkpoint, location)
 
 
 def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, copies: Sequence[Copy]) -> None:
     """Write copies where a checkpoint was lost, and nothing over what is there.
+
+    The newest plan is put there empty before all else, and its content after all else: a driver that starts in between,
+    or after this was interrupted, dies at it, as at the seal of a repair. It would begin anew, or go on in the middle.
 
     Args:
         storage: Of the checkpoint.
@@ -51,25 +70,77 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
         CheckpointNotEmptyError: a file of it is there with other content; `effect` says what was written before.
         StorageError: the storage does not answer (subclasses).
     """
-    _refuse_other_content(storage, location, copies)
+    seal = _find_seal(copies)
+    _refuse_other_content(storage, location, copies, seal=seal)
     checksums = _list_left_over_checksums(lost)
-    for copy in copies:
-        checksum = _name_checksum(copy.path)
-        if checksum in checksums:
-            # Safe: it is the checksum of a file that is gone. Hadoop would hold it against the one that comes back.
-            storage.remove(location / checksum)
-        # Safe: a file is created where there is none. No seal keeps a driver away that starts at this instant, and what
-        # it has written since we looked stays as it is.
-        if not storage.create(location / copy.path, copy.content):
-            _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
+    for checksum in checksums & {_name_checksum(copy.path) for copy in copies}:
+        # Safe: it is the checksum of a file that is gone. Hadoop would hold it against the one that comes back.
+        storage.remove(location / checksum)
+    is_sealed_here = seal is not None and storage.create(location / seal, b"")
+    try:
+        for copy in copies:
+            # Safe: a file is created where there is none. A driver that was started before the seal stood may still
+            # write, and what it has written since we looked stays as it is.
+            if copy.path != seal and not storage.create(location / copy.path, copy.content):
+                _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
+        for copy in copies:
+            if copy.path == seal:
+                _unseal(storage, location, copy)
+    except CheckpointNotEmptyError:
+        if is_sealed_here and seal is not None and storage.read(location / seal, limit=1) == b"":
+            # Safe: we have created it above, and a driver has gone on without it.
+            storage.remove(location / seal)
+        raise
+
+
+def _unseal(storage: WritableStorage, location: Location, newest: Copy) -> None:
+    file = location / newest.path
+    if storage.read(file, limit=1) == b"":
+        # Safe: it was just seen to be empty, and no plan of a query is, since Spark writes a version first: it is ours.
+        # A driver that had looked before it stood would write its plan where the logs were empty, at batch 0.
+        storage.write(file, newest.content)
+    else:
+        _refuse_other_content(storage, location, [newest], effect="what was restored before it stays")
+
+
+def _find_seal(copies: Iterable[Copy]) -> str | None:
+    """The path of the newest plan that comes back; None if none does."""
+    newest = find_newest_in(copies, OFFSETS)
+    return None if newest is None else f"{OFFSETS}/{newest}"
+
+
+def _find_newest_plan(storage: Storage, location: Location) -> str | None:
+    newest = max(map(int, _list_entries(storage, location, OFFSETS)), default=None)
+    return None if newest is None else f"{OFFSETS}/{newest}"
+
+
+def _list_entries(storage: Storage, location: Location, log: str) -> list[str]:
+    logs = (parse_log_name(name) for name in storage.names(location / log) or ())
+    return [str(each.batch_id) for each in logs if each is not None and each.is_canonical]
+
+
+def _make_not_lost_error(checkpoint: Checkpoint, location: Location) -> CheckpointNotEmptyError:
+    return CheckpointNotEmptyError(
+        "there still is a checkpoint",
+        subject=str(location),
+        found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
+        expected="empty logs: only a lost checkpoint is restored",
+        next=format_command_line("inspect", location),
+    )
 
 
 def _refuse_other_content(
-    storage: WritableStorage, location: Location, copies: Iterable[Copy], *, effect: str = "nothing was written"
+    storage: WritableStorage,
+    location: Location,
+    copies: Iterable[Copy],
+    *,
+    seal: str | None = None,
+    effect: str = "nothing was written",
 ) -> None:
     for copy in copies:
         there = storage.read(location / copy.path, limit=copy.size + 1)
-        if there is not None and there != copy.content:
+        is_seal = copy.path == seal and there == b""
+        if there is not None and there != copy.content and not is_seal:
             raise CheckpointNotEmptyError(
                 "a file of the checkpoint is there with other content",
                 subject=str(location / copy.path),

@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError
 from lastgood.ids import make_id
 from lastgood.journal.endings import find_endings, select_as_left
+from lastgood.journal.room import require_no_open
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.mirror.backups import (
@@ -30,7 +32,7 @@ from lastgood.mirror.backups import (
     write_backup,
 )
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
-from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_lost
+from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_begun, require_lost
 from lastgood.observe.ledger import choose_ledger, fill_with
 from lastgood.observe.open_query import CheckpointMissingError, read_clock_ms
 from lastgood.settings.keys import make_signer
@@ -152,7 +154,8 @@ def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:
 def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = False) -> Restored:
     """Put a lost checkpoint back, byte for byte.
 
-    Only where offset log and commit log are gone: what is there is never overwritten.
+    Only where offset log and commit log are gone: what is there is never overwritten. Its newest plan stands there
+    empty until all else is back, so that no driver starts on half of it. What was interrupted goes on where it was.
 
     Args:
         target: Which query.
@@ -161,6 +164,7 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
 
     Raises:
         CheckpointNotEmptyError: there is a checkpoint, or a file of one with other content.
+        RecoveryOpenError: a repair was begun there, and neither finished nor taken back.
         BackupMissingError: there is no such backup, or nothing in the mirror.
         SignatureMissingError, SignatureWrongError: there is a key, and it was not signed by one.
         StorageError: it cannot be read or written (subclasses).
@@ -168,7 +172,10 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
     location, storage = _open(target)
     signer = make_signer(target.config, location)
     checkpoint = read_checkpoint(storage, location)
-    require_lost(checkpoint, location)
+    is_lost = require_lost(storage, checkpoint, location)
+    if not is_lost:
+        # The empty plan may be the seal of a repair.
+        require_no_open(storage, location, Asked(target.typed), target.config)
     if source == MIRROR:
         if signer.keys and not unsigned_mirror:
             raise make_mirror_unsigned_error(signer, target.typed, location)
@@ -181,6 +188,8 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         backup = find_backup(storage, folder, source)
         require_signed(storage, folder, backup, signer)
         source, copies = backup.id, read_backup(storage, folder, backup)
+    if not is_lost:
+        require_begun(storage, checkpoint, location, copies)
     put_back(storage, location, checkpoint, copies)
     back = read_checkpoint(storage, location)
     return Restored(

@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 from lastgood.asked import DEAD, Asked
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
-from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, Room, find_recovery, require_no_open
+from lastgood.journal.room import (
+    LAST,
+    RecoveryOpenError,
+    RecoveryStage,
+    RecoveryUnknownError,
+    Room,
+    find_recovery,
+    require_no_open,
+)
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
@@ -316,8 +324,24 @@ class _Work:
                 config=self.target.config,
             )
             engine.require_means()
-            yield engine, proof
+            try:
+                yield engine, proof
+            except (KeyboardInterrupt, StorageError):
+                self._tell_what_is_left(storage, asked)
+                raise
             sweep_drafts(storage, self.location, now_ms=read_clock_ms())
+
+    def _tell_what_is_left(self, storage: WritableStorage, asked: Asked) -> None:
+        """Of a repair that was broken off, by a person or a full disk: how it is ended, if it was begun."""
+        try:
+            require_no_open(storage, self.location, asked, self.target.config)
+        except RecoveryOpenError as left:
+            self.tell(f"broken off: recovery {self.plan.recovery} is half done, and the checkpoint may be sealed")
+            self.tell(f"go on with: {left.next}")
+            for other in left.alternatives:
+                self.tell(f"{other.because} with: {other.command}")
+        except LastgoodError as error:
+            self.tell(f"broken off, and what is left of it cannot be told: {error}")
 
     def _survey(self) -> OpenQuery:
         return _survey_again(self.warrant, self.target)

@@ -1,22 +1,29 @@
 from __future__ import annotations
 
+import itertools
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.errors import StorageError
+from lastgood.journal.room import RecoveryOpenError
 from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.open_query import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
 from lastgood.operations.backup import create, find_backups, keep, restore
+from lastgood.planning.price import Waiver
+from lastgood.recovery import applying
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
+from lastgood.testing.storage import FaultyWriter
 
 OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 
@@ -81,7 +88,7 @@ def test_a_backup_brings_back_all_that_was_there(checkpoint: Path) -> None:
     assert logs(checkpoint) == before
 
 
-def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
+def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead_and_no_driver_starts(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[str] = []
@@ -90,12 +97,17 @@ def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
         def create(self, file: Location, content: bytes) -> bool:
             made = super().create(file, content)
             writes.append(file.path.removeprefix(f"{checkpoint}/"))
-            planned = {path.name for path in checkpoint.glob("offsets/*")}
-            assert {path.name for path in checkpoint.glob("commits/*")} <= planned
+            assert (checkpoint / "offsets/11").read_bytes() == b"", "a driver could start"
+            planned = {path.name for path in checkpoint.glob("offsets/*") if path.stat().st_size}
+            assert {path.name for path in checkpoint.glob("commits/*")} <= planned | {"11"}
             needed = {path.name for path in checkpoint.glob("sources/0/*")} if planned else planned
             assert planned <= needed
-            assert not writes or (checkpoint / "metadata").exists()
+            assert writes == ["offsets/11"] or (checkpoint / "metadata").exists()
             return made
+
+        def write(self, file: Location, content: bytes) -> None:
+            super().write(file, content)
+            writes.append(file.path.removeprefix(f"{checkpoint}/"))
 
     def open_recording(location: Location) -> Recording:
         return Recording()
@@ -107,7 +119,8 @@ def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
     restore(resolve_target(str(checkpoint)))
     numbers = range(12)
     expected = ["metadata", *(f"{log}/{n}" for log in ("sources/0", "offsets", "commits") for n in numbers)]
-    assert writes == expected
+    expected.remove("offsets/11")
+    assert writes == ["offsets/11", *expected, "offsets/11"]
 
 
 def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
@@ -131,6 +144,76 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
         with pytest.raises(StorageError):
             restore(resolve_target(str(checkpoint)))
     restore(resolve_target(str(checkpoint)))
+    assert logs(checkpoint) == before
+
+
+def interrupted(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Iterator[dict[str, bytes]]:
+    """A restore that ends before each of its changes, one later each time; gives what was there before the loss."""
+    CheckpointBuilder(checkpoint).run(3)
+    operation.create(resolve_target(str(checkpoint)))
+    before = logs(checkpoint)
+    for number in itertools.count(1):
+        shutil.rmtree(checkpoint)
+        broken = FaultyWriter(LocalWriter(), error=StorageError("the disk is full"), before=number)
+        with monkeypatch.context() as patch:
+            patch.setattr(operation, "open_writable", lambda _, broken=broken: broken)
+            try:
+                restore(resolve_target(str(checkpoint)), source=source)
+            except StorageError:
+                pass
+            else:
+                assert number > len(before)
+                return
+        yield before
+
+
+@pytest.mark.parametrize("source", ["mirror", "last"])
+def test_a_restore_that_was_interrupted_anywhere_starts_no_driver_and_goes_on(
+    source: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It left a checkpoint that had fewer batches, which Spark went on with, and which was not restored any more."""
+    rounds = 0
+    for before in interrupted(checkpoint, monkeypatch, source):
+        there = logs(checkpoint) if checkpoint.exists() else {}
+        assert not there or there["offsets/2"] == b""
+        restore(resolve_target(str(checkpoint)), source=source)
+        assert logs(checkpoint) == before
+        rounds += 1
+    assert rounds > len(before)
+
+
+@pytest.mark.parametrize("path", ["offsets/3", "offsets/1", "commits/2"])
+def test_what_a_driver_has_left_is_no_restore_that_was_interrupted(path: str, checkpoint: Path) -> None:
+    """A plan beyond those of the copies, whose newest one is empty; and one or a commit that is another one."""
+    CheckpointBuilder(checkpoint).run(3)
+    operation.create(resolve_target(str(checkpoint)))
+    (checkpoint / "offsets/2").write_bytes(b"")
+    (checkpoint / path).write_bytes(b"" if path == "offsets/3" else b"v1\nother")
+    before = logs(checkpoint)
+    with pytest.raises(CheckpointNotEmptyError):
+        restore(resolve_target(str(checkpoint)), source="last")
+    assert logs(checkpoint) == before
+
+
+def test_the_seal_of_a_repair_is_no_restore_that_was_interrupted(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.run(3)
+    query.plan()
+    query.plan()
+    operation.create(resolve_target(str(checkpoint)))
+    (checkpoint / "offsets/4").unlink()
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions("replan", accept=tuple(Waiver)))
+    broken = FaultyWriter(LocalWriter(), error=StorageError("the disk is full"), before=12)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "open_writable", lambda _: broken)
+        with pytest.raises(StorageError):
+            applying.apply_plan(plan, driver_is_dead=True)
+    assert (checkpoint / "offsets/4").read_bytes() == b""
+    before = logs(checkpoint)
+    with pytest.raises(RecoveryOpenError):
+        restore(resolve_target(str(checkpoint)), source="last")
     assert logs(checkpoint) == before
 
 
@@ -165,7 +248,7 @@ def test_a_file_with_other_content_is_never_overwritten(checkpoint: Path) -> Non
 def test_a_driver_that_starts_during_a_restore_keeps_what_it_has_written(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No seal keeps it away: it looks into the empty logs, and plans its first batch while ours come back."""
+    """It has looked into the empty logs before the seal stood, and plans its first batch while ours come back."""
 
     class Meanwhile(LocalWriter):
         def create(self, file: Location, content: bytes) -> bool:
@@ -192,6 +275,7 @@ def test_a_driver_that_starts_during_a_restore_keeps_what_it_has_written(
     assert (checkpoint / "offsets/0").read_bytes() == b"v1\nits own plan"
     assert (refused.value.subject, refused.value.effect) == (str(planned), "what was restored before it stays")
     assert not (checkpoint / "commits").exists()
+    assert not (checkpoint / "offsets/2").exists(), "it would die at our seal"
 
 
 def test_checksums_that_were_left_over_do_not_outlive_the_restore(checkpoint: Path) -> None:

@@ -1,0 +1,18 @@
+"""Where the command begins: nothing that takes time is imported before Ctrl-C means what it is to mean."""
+
+from __future__ import annotations
+
+import sys
+
+from lastgood.cli.interrupts import INTERRUPTED, heed_interrupts
+
+
+def start() -> None:
+    """Run the command line and exit."""
+    try:
+        heed_interrupts()
+        from lastgood.cli.main import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
