@@ -17,6 +17,8 @@ class OnceCommand(click.Command):
         Raises:
             click.BadParameter: an option that is not repeatable was given more than once.
         """
+        if ctx.resilient_parsing:  # a shell that completes words has no business with errors
+            return super().parse_args(ctx, args)
         _, _, given = self.make_parser(ctx).parse_args(list(args))
         seen: set[str | None] = set()
         for each in given:
