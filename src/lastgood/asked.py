@@ -82,7 +82,8 @@ class Asked:
         query: tuple[object, ...] = (self.target, *options)
         if verb in BY_ID:
             query = (*options, "--checkpoint", self.target)
-        return format_command_line(*verb.split(), *query, *self._said(verb, options))
+        said = _leave_out_said_anew(split_options(self._said(verb, options)), options)
+        return format_command_line(*verb.split(), *query, *said)
 
     def make_undo_command(self, recovery: str, start_file: str | None, *options: object) -> str:
         """The command that takes a recovery back.
@@ -175,6 +176,16 @@ class Asked:
         for option in split_options(self.evidence):
             if option[0] in names:
                 yield from option
+
+
+_REPEATABLE = frozenset({"--sink", "--topic"})
+
+
+def _leave_out_said_anew(said: Iterable[tuple[str, ...]], options: tuple[object, ...]) -> Iterator[str]:
+    """What was said, but for options that say one thing and are said anew."""
+    for option in said:
+        if option[0] in _REPEATABLE or option[0] not in options:
+            yield from option
 
 
 def split_options(words: Iterable[str]) -> list[tuple[str, ...]]:

@@ -81,7 +81,9 @@ def test_a_price_that_is_named_is_the_whole_price() -> None:
 
 
 def test_the_same_again_keeps_goal_and_place() -> None:
-    assert "--goal reposition --earliest --kafka c:9092" in QUERY.make_plan_command("--kafka", "c:9092")
+    told = QUERY.make_plan_command("--kafka", "c:9092")
+    assert "--goal reposition --earliest --kafka c:9092" in told
+    assert told.count("--kafka") == 1  # what is said anew counts, and nothing is said twice
 
 
 def test_verify_takes_evidence_only_where_it_compares() -> None:

@@ -101,7 +101,7 @@ def merge_prices(lost: tuple[SourcePrice, ...], found: tuple[SourcePrice, ...]) 
     merged = list(found)
     for each in lost:
         at = next((n for n, price in enumerate(merged) if (price.index, price.kind) == (each.index, each.kind)), None)
-        if at is None or each.kind != FileOffset.kind:
+        if at is None or not each.lost_files:
             merged.insert(0, each)
             continue
         files = tuple(dict.fromkeys((*merged[at].lost_files, *each.lost_files)))

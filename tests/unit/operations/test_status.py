@@ -128,8 +128,10 @@ def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem
 def test_file_that_came_again_is_told_as_diagnose_tells_it(checkpoint: Path) -> None:
     """No batch reads it, or one reads it once more: a plan is not exact then."""
     CheckpointBuilder(checkpoint, files(checkpoint.parent, 2)).run(2)
+    (checkpoint.parent / "f001.json").write_text("{}")
     target = resolve_target(str(checkpoint))
     found, report = status(target), diagnose(target)
+    assert found.grade is Grade.DOUBTFUL  # what is new in it is read by no batch, and the plan to go on is lossy
     (finding,) = (each for each in report.findings if each.condition.name == "SOURCE_FILE_IGNORED")
     assert found.to_json()["findings"] == [finding.to_json()]
     assert found.to_json()["unknowns"] == list(report.restart.unknowns)
@@ -150,9 +152,11 @@ def test_file_that_came_too_late_is_among_what_is_not_known(checkpoint: Path) ->
 
 
 def files(folder: Path, count: int) -> FileInput:
-    """Input files that are there."""
+    """Input files that are there, as they were when they were read."""
     for number in range(count):
-        (folder / f"f{number:03d}.json").write_text("{}")
+        file, at = folder / f"f{number:03d}.json", 1_790_000_000 + number
+        file.write_text("{}")
+        os.utime(file, (at, at))
     return FileInput(folder.as_uri())
 
 
