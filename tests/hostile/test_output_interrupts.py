@@ -24,7 +24,7 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 READY = """
 import sys
 from lastgood.cli import interrupts
-interrupts.heed_interrupts()
+interrupts.watch_for_interrupts()
 print("ready", file=sys.stderr, flush=True)
 from lastgood.cli.start import start
 start()
@@ -201,8 +201,8 @@ def test_ctrl_c_after_the_work_waits_for_no_reader_and_keeps_its_exit_code(
 def test_ctrl_c_in_a_destructor_is_not_forgotten() -> None:
     code = """
 import os, signal
-from lastgood.cli.interrupts import heed_interrupts
-heed_interrupts()
+from lastgood.cli.interrupts import watch_for_interrupts
+watch_for_interrupts()
 class Opened:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
@@ -215,7 +215,7 @@ print("it went on")
 
 
 def test_ctrl_c_that_the_shell_has_us_ignore_stays_ignored() -> None:
-    code = "import signal; from lastgood.cli.interrupts import heed_interrupts; heed_interrupts();"
+    code = "import signal; from lastgood.cli.interrupts import watch_for_interrupts; watch_for_interrupts();"
     code += "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
     words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
     assert subprocess.run(words, check=False).returncode == 0

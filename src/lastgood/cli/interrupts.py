@@ -22,27 +22,27 @@ _code: int | None = None
 """What the next Ctrl-C ends the process with, at once; None: it raises."""
 
 
-def heed_interrupts() -> None:
+def watch_for_interrupts() -> None:
     """From now on end as this module says; where the shell has us ignore Ctrl-C, as in the background, it stays so."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
-    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGINT, _raise_interrupt)
     sys.unraisablehook = _tell_unraisable
     # Of all that is called at the end this was registered first, so it comes last: Python's own end takes a moment, in
     # which it would give the signal its meaning back, and the exit code would no longer be that of the work.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
-def end_at_once_on_interrupt(code: int) -> None:
+def stop_at_once_on_interrupt(code: int) -> None:
     """From now on Ctrl-C waits for nothing: all is done but to say so."""
     global _code  # noqa: PLW0603 - a process has one handler of a signal
     _code = code
 
 
-def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+def _raise_interrupt(_signum: int, _frame: FrameType | None) -> None:
     if _code is not None:
         os._exit(_code)
-    end_at_once_on_interrupt(INTERRUPTED)
+    stop_at_once_on_interrupt(INTERRUPTED)
     raise KeyboardInterrupt
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from lastgood import __version__
-from lastgood.cli.interrupts import INTERRUPTED, end_at_once_on_interrupt
+from lastgood.cli.interrupts import INTERRUPTED, stop_at_once_on_interrupt
 from lastgood.cli.output import DEBUG, choose_format, print_error
 from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
 from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = _run(words)
         # An answer that is not read to its end is none, but what was done is done.
-        end_at_once_on_interrupt(INTERRUPTED if output.stops else code)
+        stop_at_once_on_interrupt(INTERRUPTED if output.stops else code)
         _flush()
     except SystemExit as stopped:
         if output.trouble is None:

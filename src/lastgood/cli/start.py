@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from lastgood.cli.interrupts import INTERRUPTED, heed_interrupts
+from lastgood.cli.interrupts import INTERRUPTED, watch_for_interrupts
 
 
 def start() -> None:
     """Run the command line and exit."""
     try:
-        heed_interrupts()
+        watch_for_interrupts()
         from lastgood.cli.main import main
 
         main()

@@ -41,19 +41,6 @@ def require_lost(storage: Storage, checkpoint: Checkpoint, location: Location) -
     raise _make_not_lost_error(checkpoint, location)
 
 
-def require_begun(storage: Storage, checkpoint: Checkpoint, location: Location, copies: Sequence[Copy]) -> None:
-    """Refuse to go on with what is no restore of these copies that was interrupted.
-
-    Raises:
-        CheckpointNotEmptyError: there is a plan or a commit that is none of them, or the empty plan is not the newest.
-        StorageError: the storage does not answer (subclasses).
-    """
-    paths = {copy.path for copy in copies}
-    there = {f"{log}/{name}" for log in (OFFSETS, COMMITS) for name in _list_entries(storage, location, log)}
-    if _find_newest_plan(storage, location) != _find_seal(copies) or not there <= paths:
-        raise _make_not_lost_error(checkpoint, location)
-
-
 def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, copies: Sequence[Copy]) -> None:
     """Write copies where a checkpoint was lost, and nothing over what is there.
 
@@ -71,6 +58,8 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
         StorageError: the storage does not answer (subclasses).
     """
     seal = _find_seal(copies)
+    if _find_newest_plan(storage, location) is not None:
+        _require_begun(storage, lost, location, copies)
     _refuse_other_content(storage, location, copies, seal=seal)
     checksums = _list_left_over_checksums(lost)
     for checksum in checksums & {_name_checksum(copy.path) for copy in copies}:
@@ -85,7 +74,7 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
                 _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
         for copy in copies:
             if copy.path == seal:
-                _unseal(storage, location, copy)
+                _open_to_drivers(storage, location, copy)
     except CheckpointNotEmptyError:
         if is_sealed_here and seal is not None and storage.read(location / seal, limit=1) == b"":
             # Safe: we have created it above, and a driver has gone on without it.
@@ -93,7 +82,20 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
         raise
 
 
-def _unseal(storage: WritableStorage, location: Location, newest: Copy) -> None:
+def _require_begun(storage: Storage, checkpoint: Checkpoint, location: Location, copies: Sequence[Copy]) -> None:
+    """Refuse to go on with what is no restore of these copies that was interrupted.
+
+    Raises:
+        CheckpointNotEmptyError: there is a plan or a commit that is none of them, or the empty plan is not the newest.
+        StorageError: the storage does not answer (subclasses).
+    """
+    paths = {copy.path for copy in copies}
+    there = {f"{log}/{name}" for log in (OFFSETS, COMMITS) for name in _list_entries(storage, location, log)}
+    if _find_newest_plan(storage, location) != _find_seal(copies) or not there <= paths:
+        raise _make_not_lost_error(checkpoint, location)
+
+
+def _open_to_drivers(storage: WritableStorage, location: Location, newest: Copy) -> None:
     file = location / newest.path
     if storage.read(file, limit=1) == b"":
         # Safe: it was just seen to be empty, and no plan of a query is, since Spark writes a version first: it is ours.

@@ -32,7 +32,7 @@ from lastgood.mirror.backups import (
     write_backup,
 )
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
-from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_begun, require_lost
+from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_lost
 from lastgood.observe.ledger import choose_ledger, fill_with
 from lastgood.observe.open_query import CheckpointMissingError, read_clock_ms
 from lastgood.settings.keys import make_signer
@@ -172,8 +172,7 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
     location, storage = _open(target)
     signer = make_signer(target.config, location)
     checkpoint = read_checkpoint(storage, location)
-    is_lost = require_lost(storage, checkpoint, location)
-    if not is_lost:
+    if not require_lost(storage, checkpoint, location):
         # The empty plan may be the seal of a repair.
         require_no_open(storage, location, Asked(target.typed), target.config)
     if source == MIRROR:
@@ -188,18 +187,10 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         backup = find_backup(storage, folder, source)
         require_signed(storage, folder, backup, signer)
         source, copies = backup.id, read_backup(storage, folder, backup)
-    if not is_lost:
-        require_begun(storage, checkpoint, location, copies)
     put_back(storage, location, checkpoint, copies)
     back = read_checkpoint(storage, location)
-    return Restored(
-        str(location),
-        source,
-        len(copies),
-        back.last_planned,
-        back.last_committed,
-        tuple(back.absent),
-    )
+    newest = back.last_planned, back.last_committed
+    return Restored(str(location), source, len(copies), *newest, tuple(back.absent))
 
 
 def _open(target: Target) -> tuple[Location, WritableStorage]:

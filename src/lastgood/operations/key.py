@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastgood.errors import UsageError, format_command_line
-from lastgood.journal.lease import Holder, take_lease
-from lastgood.journal.signed_files import is_as_it_was, read_signed_files
+from lastgood.journal.signed_files import read_signed_files
+from lastgood.journal.signing_by_hand import sign_files
 from lastgood.journal.to_sign import ToSign
 from lastgood.observe.open_query import read_clock_ms
 from lastgood.settings.config import Config
@@ -28,15 +25,9 @@ from lastgood.settings.keys import (
     write_key_file,
 )
 from lastgood.settings.target import Target
-from lastgood.signing import KeyRing, Signer, make_key
-from lastgood.storage.reading import Location, parse_location
-from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import (
-    WritableStorage,
-    may_create_exclusively,
-    open_writable,
-    require_exclusive_create,
-)
+from lastgood.signing import KeyRing, make_key
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.values import JsonValue, make_form
 
 
@@ -178,43 +169,8 @@ def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSi
         LeaseHeldError, LeaseInvalidError, LeaseLostError: a repair is going on, or may be; no more is signed.
     """
     location, ring = parse_location(shown.checkpoint), find_keys(shown.target.config)
-    storage, signer = open_writable(location), Signer.at(ring, location)
-    with _keep_repairs_out(storage, location) as require_ours:
-        for each in shown.wanted:
-            require_ours()
-            if not is_as_it_was(storage, each):
-                tell(f"{each.label}: it was changed meanwhile, and is left as it is")
-                continue
-            signed = signer.signed(each.purpose, each.names, each.told)
-            # Safe: it says the same as a moment ago, and what a person was shown. No repair notes anything down
-            # meanwhile; an incident or a count that is written in this very moment is written anew by its next end.
-            storage.write(each.file, _encode_content(signed))
-            tell(f"{each.label}: signed")
+    sign_files(open_writable(location), location, ring, shown.wanted, now_ms=read_clock_ms, tell=tell)
     return list_to_sign(shown.target)
-
-
-@contextlib.contextmanager
-def _keep_repairs_out(storage: WritableStorage, location: Location) -> Iterator[Callable[[], None]]:
-    """Let no repair go on meanwhile, which would note down what it does, or take it back; gives what looks again."""
-    work = location.sibling(WORK_SUFFIX)
-    if not may_create_exclusively(work):  # nothing is repaired there
-        yield lambda: None
-        return
-    require_exclusive_create(storage, work)
-    with take_lease(
-        storage,
-        work,
-        "of none, but key sign",
-        holder=Holder.make_own(),
-        clock=time.monotonic,
-        wait=time.sleep,
-        now_ms=read_clock_ms,
-    ) as lease:
-        yield lease.check
-
-
-def _encode_content(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(told, ensure_ascii=True).encode() + b"\n"
 
 
 def _choose_file(file: Path | None, config: Config | None) -> Path:

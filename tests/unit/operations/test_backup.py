@@ -147,7 +147,7 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
     assert logs(checkpoint) == before
 
 
-def interrupted(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Iterator[dict[str, bytes]]:
+def interrupt(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Iterator[dict[str, bytes]]:
     """A restore that ends before each of its changes, one later each time; gives what was there before the loss."""
     CheckpointBuilder(checkpoint).run(3)
     operation.create(resolve_target(str(checkpoint)))
@@ -173,7 +173,7 @@ def test_a_restore_that_was_interrupted_anywhere_starts_no_driver_and_goes_on(
 ) -> None:
     """It left a checkpoint that had fewer batches, which Spark went on with, and which was not restored any more."""
     rounds = 0
-    for before in interrupted(checkpoint, monkeypatch, source):
+    for before in interrupt(checkpoint, monkeypatch, source):
         there = logs(checkpoint) if checkpoint.exists() else {}
         assert not there or there["offsets/2"] == b""
         restore(resolve_target(str(checkpoint)), source=source)
