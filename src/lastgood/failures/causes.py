@@ -45,7 +45,8 @@ _OUTER_GOES_ON = re.compile(
 )
 """After these, what stood inside a message is over."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]{2,}(?:\.[A-Z0-9_]+)*)\](?: |$)")
-_SQLSTATE = re.compile(r"(?:\s+SQLSTATE: \w{5})+\s*$")
+_SQLSTATE = re.compile(r"(?<!\s)(?:\s++SQLSTATE: \w{5}){1,8}+\s*+$")
+"""Looked for once in each stretch of blanks, and never back in it: a row of the data may be nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
