@@ -214,6 +214,27 @@ print("it went on")
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
 
 
+def test_ctrl_c_that_python_makes_another_error_of_is_no_bug() -> None:
+    """What is raised while a class is made is raised as RuntimeError by Python before 3.12."""
+    code = """
+import importlib, os, signal, sys
+from lastgood.cli import interrupts
+from lastgood.cli.start import start
+interrupts.watch_for_interrupts()
+def import_module(name):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(1000))
+    except KeyboardInterrupt as pressed:
+        raise RuntimeError("Error calling __set_name__") from pressed
+importlib.import_module = import_module
+sys.argv = ["lastgood", "status", "chk"]
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
+
+
 def test_ctrl_c_that_the_shell_has_us_ignore_stays_ignored() -> None:
     code = "import signal; from lastgood.cli.interrupts import watch_for_interrupts; watch_for_interrupts();"
     code += "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"

@@ -39,6 +39,11 @@ def stop_at_once_on_interrupt(code: int) -> None:
     _code = code
 
 
+def is_interrupted() -> bool:
+    """Whether Ctrl-C was pressed: an error that comes after it may be what Python or a library has made of it."""
+    return _code is not None
+
+
 def _raise_interrupt(_signum: int, _frame: FrameType | None) -> None:
     if _code is not None:
         os._exit(_code)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from lastgood import __version__
-from lastgood.cli.interrupts import INTERRUPTED, stop_at_once_on_interrupt
+from lastgood.cli.interrupts import INTERRUPTED, is_interrupted, stop_at_once_on_interrupt
 from lastgood.cli.output import DEBUG, choose_format, print_error
 from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
 from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
@@ -175,7 +175,7 @@ def _run(words: list[str]) -> int:
 
             show_traceback(error)
         print_error(error, choose_format(arguments, os.environ))
-        return error.exit_code
+        return INTERRUPTED if is_interrupted() else error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
@@ -185,14 +185,19 @@ def _run(words: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
-        from lastgood.cli.bug import make_bug_error, show_traceback
-
-        if before or os.environ.get(_DEBUG):
-            show_traceback(bug)
-        told = make_bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
-        print_error(told, choose_format(arguments, os.environ))
-        return told.exit_code
+        return INTERRUPTED if is_interrupted() else _tell_bug(bug, arguments, is_debugging=bool(before))
     return result if isinstance(result, int) else 0
+
+
+def _tell_bug(bug: Exception, arguments: list[str], *, is_debugging: bool) -> int:
+    """Say where to report a bug of ours; gives the exit code."""
+    from lastgood.cli.bug import make_bug_error, show_traceback
+
+    if is_debugging or os.environ.get(_DEBUG):
+        show_traceback(bug)
+    told = make_bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
+    print_error(told, choose_format(arguments, os.environ))
+    return told.exit_code
 
 
 def _redact(environment: Mapping[str, str]) -> None:
