@@ -29,6 +29,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
+SEED = os.environ.get("LASTGOOD_SEED", "1")
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
@@ -234,7 +235,7 @@ ACTS = {
 
 
 def lived(folder: Path, kind: str, seed: int) -> Fate:
-    chance = random.Random(f"{kind} {seed} {os.environ.get('LASTGOOD_SEED', '1')}")
+    chance = random.Random(f"{kind} {seed} {SEED}")
     names = iter("abcd")
     sources = [
         [_topic(chance, next(names)) for _ in range(chance.choice((1, 1, 2)))] for _ in range(chance.choice((1, 1, 2)))
