@@ -107,7 +107,8 @@ class Fate:
         if not self.life.plans:
             return None
         topic, count = self._topic(), self.chance.randint(1, 25)
-        if self.life.skew_ms or self.life.producer_ms:  # clocks would hide it
+        is_dated_ahead = any(plan.at_ms > self.life.now_ms for plan in self.life.plans.values())
+        if self.life.skew_ms or self.life.producer_ms or is_dated_ahead:  # clocks would hide it
             self._note_ids()
         self.life.recreate(topic)
         self.life.produce(topic, count)
