@@ -441,8 +441,9 @@ class Life:
         for each in (number - 1, number, number + 1):
             planned = self.plans.get(each)
             times_ms += [None if planned is None else planned.at_ms, sink.came_ms(each)]
-        told = [each for each in [*times_ms, self.now_ms + KEPT_CLOCK_MS] if each is not None]
-        return told == sorted(told)
+        told = [each for each in times_ms if each is not None]
+        is_after_now = self.plans[number].at_ms <= self.now_ms < came_ms - KEPT_CLOCK_MS
+        return told == sorted(told) and not is_after_now
 
     def write_down(self) -> Checkpoint:
         for path, content in self.files().items():

@@ -29,6 +29,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
+SEED = os.environ.get("LASTGOOD_SEED", "1")
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
@@ -106,7 +107,8 @@ class Fate:
         if not self.life.plans:
             return None
         topic, count = self._topic(), self.chance.randint(1, 25)
-        if self.life.skew_ms or self.life.producer_ms:  # clocks would hide it
+        is_dated_ahead = any(plan.at_ms > self.life.now_ms for plan in self.life.plans.values())
+        if self.life.skew_ms or self.life.producer_ms or is_dated_ahead:  # clocks would hide it
             self._note_ids()
         self.life.recreate(topic)
         self.life.produce(topic, count)
@@ -234,7 +236,7 @@ ACTS = {
 
 
 def lived(folder: Path, kind: str, seed: int) -> Fate:
-    chance = random.Random(f"{kind} {seed} {os.environ.get('LASTGOOD_SEED', '1')}")
+    chance = random.Random(f"{kind} {seed} {SEED}")
     names = iter("abcd")
     sources = [
         [_topic(chance, next(names)) for _ in range(chance.choice((1, 1, 2)))] for _ in range(chance.choice((1, 1, 2)))

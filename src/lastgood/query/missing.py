@@ -29,10 +29,20 @@ def list_missing(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | 
         older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
         if older:
             yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
+        yield from list_dropped([each], start)
+
+
+def list_dropped(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
+    """What sinks may lack by the times of plans: they had, or may have had, the number before; one line each.
+
+    Args:
+        views: The sinks, held against the logs: against those of before, too, where a repair drops a plan.
+        start: As in `list_missing`.
+    """
+    for each in views:
         for batch_id, held in each.dropped().items():
-            if _is_read_again(each, batch_id, start):
-                continue
-            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+            if not _is_read_again(each, batch_id, start):
+                yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
 
 
 def _find_taken_back_above(reading: SinkView) -> list[int]:

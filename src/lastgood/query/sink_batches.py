@@ -73,8 +73,11 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
         because = _explain_clock_set_back(sink, planned, number)
         found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
-        against = _explain_clocks_against(sink, planned, orphan) or _explain_dated_ahead(sink, orphan)
+        against = _explain_clocks_against(sink, planned, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
+    for number in [each for each in found if found[each].origin is Origin.THIS_PLAN]:
+        ahead = _explain_dated_ahead(sink, planned[number], number)
+        found |= {} if ahead is None else {number: Held(Origin.PERHAPS_OLDER, ahead)}
     found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
         found |= {number: held for number in found if (held := _find_of_nothing(checkpoint, sink, number))}
@@ -170,19 +173,20 @@ def _explain_clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], o
     return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
 
 
-def _explain_dated_ahead(sink: SinkEvidence, orphan: int) -> str | None:
-    """Why times prove nothing of the orphan, in one line: the sink got it after it was asked, by its time; else None.
+def _explain_dated_ahead(sink: SinkEvidence, planned_ms: int, number: int) -> str | None:
+    """Why times prove nothing of a batch: it was planned before now, and the sink got it after now; None if not so.
 
-    The clock of that driver was ahead. Where the next one has a clock that is right, or less ahead, what it plans under
-    the same number looks older than what the sink has had before.
+    The driver that got it there had a clock that was ahead. Where the next one has a clock that is right, what it plans
+    under the same number looks older than what the sink has had before. What is planned after now as well may be of one
+    clock.
     """
-    committed_ms = _find_committed_ms(sink).get(orphan)
-    if committed_ms is None or sink.asked_at_ms is None or not sink.times_by_driver:
+    committed_ms, now_ms = _find_committed_ms(sink).get(number), sink.asked_at_ms
+    if committed_ms is None or now_ms is None or not sink.times_by_driver:
         return None
-    ahead_ms = committed_ms - sink.asked_at_ms
-    if ahead_ms <= _KEPT_CLOCK_MS:
+    ahead_ms = committed_ms - now_ms
+    if planned_ms > now_ms or ahead_ms <= _KEPT_CLOCK_MS:
         return None
-    return f"by its time it got batch {orphan} {ahead_ms / 1000:,.1f} seconds after now: clocks differ"
+    return f"by its time it got batch {number} {ahead_ms / 1000:,.1f} seconds after now, and it was planned before now"
 
 
 def _explain_clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:

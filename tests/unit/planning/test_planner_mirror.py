@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import broker, carried_out, changes, delta, drafted, known, mirror_of, query, silent, written
+from planning import broker, carried_out, changes, delta, drafted, known, mirror_of, query, silent, written, written_ms
 
 from lastgood.planning.draft import Draft
-from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
@@ -215,3 +216,22 @@ def test_sinks_that_drop_no_number_have_what_the_mirror_knows_at_least_once(tmp_
         known(tmp_path, replace(silent(), skips_known=True), mirror=mirror, state_files=sizes), ResumeGoal()
     )
     assert (found.is_plain, found.guarantee) == (True, Guarantee.AT_LEAST_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "lost"), [(ResumeGoal(), ("offsets", "commits")), (RepositionGoal({}, "it stands"), ("offsets",))]
+)
+def test_copy_of_a_plan_tells_that_a_sink_had_its_number_before(
+    tmp_path: Path, goal: Goal, lost: tuple[str, ...]
+) -> None:
+    """Somebody dropped a plan after the sink had its batch, and the next driver's plan of the number was mirrored."""
+    query(tmp_path, 6)
+    mirror = mirror_of(tmp_path)
+    lose(tmp_path, *range(6), logs=lost)
+    facts = {"mirror": mirror, "kafka": broker((0, 40), (0, 40))}
+    assert drafted(known(tmp_path, delta(5), **facts), goal).guarantee is Guarantee.EXACTLY_ONCE
+    before = replace(delta(5).batches[3], committed_at_ms=written_ms(3) - 1000)
+    older = tuple(before if each.batch_id == 3 else each for each in delta(5).batches)
+    found = drafted(known(tmp_path, delta(5, batches=older), **facts), goal)
+    assert found.guarantee is Guarantee.LOSSY
+    assert any("may lack what batch 3 read: it had batch 3 already 0.5 seconds" in line for line in found.rests_on)

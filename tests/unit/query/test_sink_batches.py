@@ -84,23 +84,24 @@ def test_orphan_whose_version_is_cleaned_away_is_told_by_the_batches_that_came_a
     assert 1 not in find_held_batches(read(tmp_path), replace(sink, skips_up_to=None))  # it would not drop it
 
 
+@pytest.mark.parametrize("is_done", [True, False])
 @pytest.mark.parametrize(
-    ("ahead_ms", "by_driver", "expected"),
+    ("planned_after_ms", "came_after_ms", "by_driver", "expected"),
     [
-        (5001, True, PERHAPS),
-        (5000, True, THIS),  # as a clock may be ahead that is kept
-        (5001, False, THIS),  # the clock of a storage says nothing of that of a driver
+        (-1, 5001, True, PERHAPS),
+        (-1, 5000, True, THIS),  # as a clock may be ahead that is kept
+        (1, 5001, True, THIS),  # one clock that is ahead says so of both
+        (-1, 5001, False, THIS),  # the clock of a storage says nothing of that of a driver
     ],
 )
-def test_orphan_that_a_sink_got_after_now_is_of_a_clock_that_proves_nothing(
-    tmp_path: Path, ahead_ms: int, by_driver: bool, expected: Origin
+def test_batch_that_was_planned_before_now_and_that_a_sink_got_after_now_may_be_of_an_older_plan(
+    tmp_path: Path, planned_after_ms: int, came_after_ms: int, by_driver: bool, expected: Origin, is_done: bool
 ) -> None:
-    """The next driver, whose clock is right, may have planned the number anew."""
-    query(tmp_path, 1, orphan=True)
-    came_ms = STARTED_MS + 1500
-    sink = table(
-        CommittedBatch(1, 1, committed_at_ms=came_ms), last=1, times_by_driver=by_driver, asked_at_ms=came_ms - ahead_ms
-    )
+    """The driver that got it there had a clock that was ahead, and the next one may have planned the number anew."""
+    query(tmp_path, 2 if is_done else 1, orphan=not is_done)
+    now_ms = STARTED_MS + 1000 - planned_after_ms
+    batches = (CommittedBatch(1, 1, committed_at_ms=now_ms + came_after_ms),)
+    sink = table(*batches, last=1, times_by_driver=by_driver, asked_at_ms=now_ms)
     assert find_held_batches(read(tmp_path), sink)[1].origin is expected
     assert find_held_batches(read(tmp_path), replace(sink, asked_at_ms=None))[1].origin is THIS
 

@@ -14,7 +14,12 @@ from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repair_work, require_continuity, require_next, require_sinks
 from lastgood.planning.goals.values import RepositionGoal
-from lastgood.planning.losses import find_beginnings, list_assumptions, list_missing_already, predict_silent_loss
+from lastgood.planning.losses import (
+    find_beginnings,
+    list_assumptions,
+    list_missing_already,
+    predict_silent_loss,
+)
 from lastgood.planning.numbering import Number, choose_number, require_no_gap
 from lastgood.planning.placing import Placed, place_sources, reduce_to_now
 from lastgood.planning.price import Guarantee
@@ -22,6 +27,7 @@ from lastgood.planning.pricing import Reached, choose_weakest, find_ends, find_u
 from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
+from lastgood.query.missing import list_dropped
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import find_origins
@@ -115,7 +121,10 @@ def finish_draft(work: Work) -> Draft:
             priced_before = ()
         prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
         return work.draft(Outlook(lost.word, lost.rests_on, prices))
-    gone = tuple(list_missing_already(work.began, find_ends(work.standing.checkpoint.newest_offsets)))
+    start = find_ends(work.standing.checkpoint.newest_offsets)
+    # A plan that the mirror has put back tells of its sinks as one that was there.
+    missing = (*list_missing_already(work.began, start), *list_dropped(work.standing.sinks, start))
+    gone = tuple(dict.fromkeys(missing))
     word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
     return work.draft(Outlook(word, (*list_assumptions(work.standing), *gone)))
 

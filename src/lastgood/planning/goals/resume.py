@@ -58,6 +58,7 @@ from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_l
 from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
 from lastgood.planning.standing import Standing
 from lastgood.query.lost import find_committed_after, find_known_elsewhere
+from lastgood.query.missing import list_dropped
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
@@ -144,6 +145,10 @@ def foresee_start(work: Work) -> Outlook:
         RepairRefusedError: it fails, or would make a sink lose or repeat something.
     """
     standing, found = work.standing, predict_outlook(work.standing)
+    dropped = list_dropped(work.began.sinks, find_ends(standing.checkpoint.newest_offsets))
+    untold = tuple(line for line in dropped if line not in found.rests_on)
+    if untold:
+        found = Outlook(Guarantee.LOSSY, (*found.rests_on, *untold), found.prices)
     after = find_committed_after(standing.observed)
     if after is None:
         return found

@@ -124,7 +124,9 @@ class Work:
         sinks = tuple(take_back_evidence(sink, repair.sinks) for sink in before.sinks)
         edits = add_checksum_edits(repair.edits, self.facts.checksums)
         changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
-        rewritten = {number: THIS for edit in changed if (number := parse_batch(edit.path, OFFSETS)) is not None}
+        # The mirror's copy of a plan tells by its time what the plan told that is lost.
+        made = (edit for edit in changed if edit.after is None or edit.after != self.mirror.get(edit.path))
+        rewritten = {number: THIS for edit in made if (number := parse_batch(edit.path, OFFSETS)) is not None}
         after = replace(
             before,
             checkpoint=apply_edits(before.checkpoint, edits),
