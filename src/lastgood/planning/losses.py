@@ -20,6 +20,7 @@ from lastgood.query.missing import list_missing
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
+from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE
@@ -178,8 +179,10 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         for each in found
         if not each.is_strong and each.costs
     )
+    begun = (f"the assumption that {each}" for each in list_begun_by_options(standing.observed))
     others = (
         *standing.told_by_clocks(),
+        *begun,
         *_list_not_told(standing),
         *_list_told_the_same(standing),
         *unread_files.list_unknown(standing),
