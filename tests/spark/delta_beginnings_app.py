@@ -2,6 +2,8 @@
 
 import time
 
+from pyspark.errors import StreamingQueryException
+
 
 def append(spark, path, first):
     spark.range(first, first + 3, 1, 1).write.format("delta").mode("append").save(path)
@@ -22,12 +24,12 @@ def die(spark, command):
     deadline = time.monotonic() + 60
     if command["options"]:
         while query.status["message"] != "Waiting for data to arrive":
-            assert query.isActive and time.monotonic() < deadline, query.status
+            assert time.monotonic() < deadline, query.status
             time.sleep(0.05)
         append(spark, command["source"], 3)
     try:
         query.awaitTermination(60)
-    except Exception as error:
+    except StreamingQueryException as error:
         return {"error": str(error)}
     query.stop()
     return {"error": None}

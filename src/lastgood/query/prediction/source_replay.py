@@ -89,10 +89,8 @@ def list_begun_by_options(observed: Observation) -> list[str]:
         ]
     if checkpoint.query is None or any(log.listing.newest_listed is not None for log in checkpoint.sources):
         return []
-    return [
-        "no source begins at the latest: no file tells where the query was to begin, and what came until this start"
-        " would be left out"
-    ]
+    told = "no source begins at the latest: no file tells where the query was to begin, and what came until this start"
+    return [f"{told} would be left out"]
 
 
 def _is_recorded_as_kafka(observed: Observation) -> bool | None:
