@@ -505,3 +505,18 @@ def test_batch_that_a_sink_got_after_now_is_not_taken_for_the_plan_in_the_logs(t
     found = drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal())
     assert found.guarantee is TWICE
     assert "by its time it got batch 3 95.0 seconds after now: clocks differ" in lines(found)
+
+
+@pytest.mark.parametrize("seen", [None, 1])
+def test_a_table_with_an_empty_version_may_lack_rows_also_of_batches_without_a_mark(
+    tmp_path: Path, seen: int | None
+) -> None:
+    query(tmp_path, 3)
+    told = {"batches": (), "complete_from": None, "skips_known": False, "unclear": "an empty version"}
+    sink = replace(delta(seen, **told), last_batch=None, known=False)
+    what = known(tmp_path, sink)
+    found = drafted(what, ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert [line for line in found.rests_on if "may lack" in line and "an empty version" in line]
+    names = {each.condition.name for each in judge(what, SPARK).findings}
+    assert "SINK_ROLLED_BACK" in names
