@@ -231,7 +231,8 @@ def _explain_empty(damage: Damage) -> str | None:
     """What an empty file in the log may stand for: Delta reads it as a version in which nothing was written."""
     if damage.kind is not DamageKind.EMPTY:
         return None
-    return f"the log has an empty version, as after a loss of power, and nobody can tell what it wrote ({damage.found})"
+    told = "the log has an empty version, as after a loss of power, and nobody can tell what it wrote"
+    return f"{told} ({damage.found.rstrip(': ')})"
 
 
 def _find_shown(
