@@ -76,8 +76,9 @@ that is really there, first, and the checkpoint cut to the same batch after that
 RESTORE leave a hole below them, which only the whole stretch, run again, can fill.
 
 It is a warning where nobody can tell what is left of the rows: somebody has put fewer in the place of all that were
-there (an overwrite by an older version, `CREATE OR REPLACE TABLE`), or deleted all that the newest batches had written.
-Who empties a table or deletes old rows does what is done with a table all the time, and takes no batch back.""",
+there (an overwrite by an older version, `CREATE OR REPLACE TABLE`), or deleted all that the newest batches had written,
+or a loss of power has left a version of the table's log empty, which Delta reads as one that wrote nothing. Who
+empties a table or deletes old rows does what is done with a table all the time, and takes no batch back.""",
 )
 SINK_BATCHES_SKIPPED = Condition(
     "SINK_BATCHES_SKIPPED",

@@ -8,7 +8,9 @@ from lastgood.diagnosis.rules_kafka_broker import judge_identities
 from lastgood.diagnosis.rules_links import select_links_that_matter
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.restart import Restart
+from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.sink_batches import find_planned_anew
+from lastgood.query.sinks import NONE
 from lastgood.sources.files.facts import describe_assumed_max_age, describe_left_out, find_least_age_to_hold
 from lastgood.sources.kafka.retention import TopicIdentity
 
@@ -26,12 +28,12 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
     """
     for path, target in sorted(select_links_that_matter(observed.links, observed.folder).items())[:_LINKS_SHOWN]:
         yield f"what {path} holds: it is a link to {target}, which Spark follows and lastgood does not"
-    orphan = observed.checkpoint.orphan
     if not observed.sinks:
-        has = "holds what is committed, and no more" if orphan is None else f"has batch {orphan}"
-        yield f"whether the sink {has}: none was asked (--sink)"
+        yield f"whether the sink {_describe_due(observed)}: none was asked (--sink)"
     yield from _list_of_those_who_remember(observed)
     yield from _list_of_sinks(observed)
+    for each in list_begun_by_options(observed):
+        yield f"whether {each}"
     for source_id, again in observed.files_again.items():
         least_ms = find_least_age_to_hold(again)
         if least_ms is not None:
@@ -54,6 +56,11 @@ def _list_of_those_who_remember(observed: Observation) -> Iterator[str]:
             yield f"whether {each.holder} knows later batches than the logs: {each.unknown}"
 
 
+def _describe_due(observed: Observation) -> str:
+    orphan = observed.checkpoint.orphan
+    return "holds what is committed, and no more" if orphan is None else f"has batch {orphan}"
+
+
 def _list_of_sinks(observed: Observation) -> Iterator[str]:
     for view in make_views(observed):
         sink, unmarked = view.sink, view.absent_before()
@@ -67,6 +74,9 @@ def _list_of_sinks(observed: Observation) -> Iterator[str]:
             yield f"{sink.location}: whether the query writes there as {sink.presumed_app_id} (--txn-app-id)"
         elif sink.unclear is not None:
             yield f"{sink.location}: which of its batches are still there: {sink.unclear}"
+        elif view.complete_to is None and not view.is_planned_anew:
+            shown = "no batch of this query" if view.shown == NONE else f"batch {view.shown} as its newest"
+            yield f"{sink.location}: whether it {_describe_due(observed)}: it shows {shown}"
         if view.told_by_clocks is not None:
             yield f"whether {view.told_by_clocks}"
         anew = find_planned_anew(observed.checkpoint, sink)

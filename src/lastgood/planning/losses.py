@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, get_topics
+from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
 from lastgood.diagnosis.rules_kafka_broker import Suspicion, judge_identities, list_suspicions
 from lastgood.planning import unread_files
 from lastgood.planning.left_out import find_kafka_gaps
@@ -15,11 +16,13 @@ from lastgood.planning.pricing import (
 )
 from lastgood.planning.repairs.repair import Outlook
 from lastgood.planning.standing import Standing
+from lastgood.query.edited_plans import find_edited_ends
 from lastgood.query.kafka import find_expiring
 from lastgood.query.missing import list_missing
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
+from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE
@@ -43,14 +46,34 @@ def list_missing_already(standing: Standing, start: Mapping[str, SourceOffset] |
         standing: Where the query stands.
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
+    yield from _list_edited(standing, start, is_left_out=True)
     yield from list_missing(standing.sinks, start)
 
 
 def list_doubled_already(standing: Standing) -> Iterator[str]:
     """Rows of batches that are done and whose plans read nothing: what these rows are of comes once more."""
+    yield from _list_edited(standing, None, is_left_out=False)
     for each in standing.sinks:
         for held in each.doubled().values():
             yield f"{each.sink.location} may have rows twice: {held.because}"
+
+
+def _list_edited(standing: Standing, start: Mapping[str, SourceOffset] | None, *, is_left_out: bool) -> Iterator[str]:
+    """Plans whose ends somebody has moved by hand, from which the query is to go on; one line each.
+
+    Where the sinks are known to lack the orphan it does not matter how far that goes: the next batch begins there.
+    """
+    for each in find_edited_ends(standing.observed):
+        if not (each.leaves_out if is_left_out else each.repeats):
+            continue
+        if each.batch_id > standing.committed and standing.sinks_known and standing.furthest < each.batch_id:
+            continue
+        chosen = None if start is None else start.get(each.source_id)
+        if chosen is not None and compare_offsets(chosen, each.written) is OffsetStep.ONWARD:
+            continue
+        told = "what lies between may be read by no batch" if is_left_out else "what lies between may be read twice"
+        plan = f"offsets/{each.batch_id} was edited since it was planned, as the mirror has it"
+        yield f"{plan}: it ends elsewhere in source {each.source_id}, and {told}"
 
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:
@@ -178,8 +201,10 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         for each in found
         if not each.is_strong and each.costs
     )
+    begun = (f"the assumption that {each}" for each in list_begun_by_options(standing.observed))
     others = (
         *standing.told_by_clocks(),
+        *begun,
         *_list_not_told(standing),
         *_list_told_the_same(standing),
         *unread_files.list_unknown(standing),

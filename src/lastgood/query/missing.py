@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.query.sinks import SinkView
+from lastgood.query.sinks import NONE, SinkView
 from lastgood.sources.kafka.ranges import find_planned_ranges
 
 
@@ -21,7 +21,8 @@ def list_missing(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | 
     """
     for each in views:
         if any(not _is_read_again(each, n, start) for n in each.perhaps_gone()):
-            yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
+            lacks = "what its mark stands for" if each.marked > NONE else "rows of batches that are done"
+            yield f"{each.sink.location} may lack {lacks}: {each.sink.unclear}"
         taken_back = (*each.sink.holes, *_find_taken_back_above(each))
         holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
         if holes:

@@ -253,7 +253,8 @@ class SinkView:
         """
         if self.sink.unclear is None:
             return []
-        had = self.batches_done(0, self.marked)
+        is_mark_seen = self.sink.known or bool(self.sink.batches)  # else what was lost may be the mark itself
+        had = self.batches_done(0, self.marked if is_mark_seen else self.done)
         if self.orphan is not None and self.orphan <= self.marked:
             had.append(self.orphan)
         live = {batch.batch_id for batch in self.sink.batches if batch.is_live}

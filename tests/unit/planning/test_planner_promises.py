@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -516,3 +517,61 @@ def test_times_of_a_plan_that_is_dropped_still_tell_that_a_batch_before_it_is_of
     assert changes(found)["offsets/3"] == "set aside"
     assert found.guarantee is LOSSY
     assert "may lack what batch 2 read: it got batch 2 after batch 3 was planned" in lines(found)
+
+
+@pytest.mark.parametrize("seen", [None, 1])
+def test_a_table_with_an_empty_version_may_lack_rows_also_of_batches_without_a_mark(
+    tmp_path: Path, seen: int | None
+) -> None:
+    query(tmp_path, 3)
+    told = {"batches": (), "complete_from": None, "skips_known": False, "unclear": "an empty version"}
+    sink = replace(delta(seen, **told), last_batch=None, known=False)
+    what = known(tmp_path, sink)
+    found = drafted(what, ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert [line for line in found.rests_on if "may lack" in line and "an empty version" in line]
+    names = {each.condition.name for each in judge(what, SPARK).findings}
+    assert "SINK_ROLLED_BACK" in names
+
+
+def _edited(folder: Path, batch: int, by: int, *, at_ms: int | None = None) -> None:
+    """What somebody does with an editor; with a time, what a driver does that plans the number anew."""
+    plan = folder / f"offsets/{batch}"
+    lines = plan.read_text().split("\n")
+    ends = json.loads(lines[-1])
+    lines[-1] = json.dumps({t: {part: at + by for part, at in parts.items()} for t, parts in ends.items()})
+    if at_ms is not None:
+        lines[1] = json.dumps(json.loads(lines[1]) | {"batchTimestampMs": at_ms})
+    plan.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize(("by", "word"), [(4, LOSSY), (-4, TWICE), (0, EXACT)])
+@pytest.mark.parametrize("orphan", [False, True])
+def test_a_plan_that_somebody_edited_since_the_mirror_saw_it_is_told(
+    tmp_path: Path, orphan: bool, by: int, word: Guarantee
+) -> None:
+    """The next batch begins where it ends now: 4 offsets of each partition were read by none, called exactly once."""
+    query(tmp_path, 4, orphan=orphan)
+    mirror = mirror_of(tmp_path)
+    _edited(tmp_path, 3, by)
+    what = known(tmp_path, delta(3), kafka=KEPT, mirror=mirror)
+    found = drafted(what, ResumeGoal())
+    assert found.guarantee is word
+    assert bool([line for line in found.rests_on if line.startswith("offsets/3 was edited")]) == bool(by)
+    assert drafted(replace(what, rewritten={3: "a recovery"}), ResumeGoal()).guarantee is EXACT
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_how_far_an_edited_orphan_goes_matters_where_a_sink_has_it(tmp_path: Path, holds: bool) -> None:
+    query(tmp_path, 4, orphan=True)
+    mirror = mirror_of(tmp_path)
+    _edited(tmp_path, 4, 4)
+    found = drafted(known(tmp_path, delta(4 if holds else 3), kafka=KEPT, mirror=mirror), ResumeGoal())
+    assert found.guarantee is (LOSSY if holds else EXACT)
+
+
+def test_a_plan_that_a_driver_has_made_anew_was_not_edited(tmp_path: Path) -> None:
+    query(tmp_path, 4, orphan=True)
+    mirror = mirror_of(tmp_path)
+    _edited(tmp_path, 4, 4, at_ms=written_ms(5))
+    assert drafted(known(tmp_path, delta(3), kafka=KEPT, mirror=mirror), ResumeGoal()).guarantee is EXACT

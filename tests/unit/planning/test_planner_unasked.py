@@ -9,7 +9,10 @@ from foreign import AUTO_LOADER, KINESIS, NUMBERS, PULSAR, PYTHON, Lines
 from planning import SPARK, broker, delta, drafted, known, mirror_of, query
 
 from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.diagnosis.engine import diagnose
 from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.advice_facts import AdviceFacts
@@ -124,3 +127,23 @@ def test_kafka_is_not_what_a_recorder_saw_to_be_something_else(
         drafted(known(tmp_path, delta(2), advice=advice, kafka=broker((0, 40), (0, 40))), ResumeGoal()).guarantee
         is EXACT
     )
+
+
+@pytest.mark.parametrize("goal", [ResumeGoal(), ReplanGoal()], ids=["resume", "replan"])
+def test_where_the_first_batch_of_a_delta_table_begins_is_an_assumption(goal: Goal, tmp_path: Path) -> None:
+    """With `startingVersion` `latest` it is elsewhere at each start: 6 and 25 rows were lost, called at least once."""
+    query(tmp_path, 0, orphan=True, source=Lines([DeltaOffset(1, "id", 4, -1, is_starting_version=False).to_text()]))
+    what = known(tmp_path, delta(None))
+    found = drafted(what, goal)
+    (told,) = [line for line in found.rests_on if line.startswith("the assumption that") and "begin" in line]
+    assert "at the latest" in told or "startingVersion latest" in told
+    report = diagnose(what, SPARK)
+    assert [line for line in report.restart.unknowns if "startingVersion latest" in line]
+
+
+def test_a_sink_that_shows_nothing_of_the_query_is_among_what_is_not_known(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    told = [
+        line for line in diagnose(known(tmp_path, delta(None)), SPARK).restart.unknowns if line.startswith("/lake/out")
+    ]
+    assert told == ["/lake/out: whether it holds what is committed, and no more: it shows no batch of this query"]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lastgood.checkpoint.source_offsets import (
-    DeltaOffset,
-    KafkaOffset,
-    SourceOffset,
-)
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset, SourceOffset
 from lastgood.query.observation import Observation
 from lastgood.sources.kinds import recognise_source
 from lastgood.sources.unasked import Unasked, describe_source, is_counting_rows
@@ -70,6 +67,30 @@ def list_taken_for_tables(observed: Observation) -> list[str]:
         )
         taken.append(f"{line} nobody has looked")
     return taken
+
+
+def list_begun_by_options(observed: Observation) -> list[str]:
+    """What is taken to be so of a first batch that is not done, where no file tells where it begins; one line each.
+
+    Spark looks the options of such a source up at each start until a batch is done. A Delta table notes down no more
+    than where its first batch ends, and that only shows that it began with all that the table had while it is inside
+    that: with `startingVersion` `latest` a later start begins later, also with the batch that is planned.
+    """
+    checkpoint = observed.checkpoint
+    if checkpoint.last_committed is not None or (checkpoint.last_planned or 0) > 0:
+        return []
+    planned = checkpoint.offsets.entries.get(0)
+    if isinstance(planned, OffsetEntry):
+        return [
+            f"source {line.source_id} begins where its first batch did: a Delta table keeps that nowhere, and with"
+            " startingVersion latest what came until this start is left out"
+            for line in planned.sources
+            if isinstance(line.offset, DeltaOffset) and not line.offset.is_starting_version
+        ]
+    if checkpoint.query is None or any(log.listing.newest_listed is not None for log in checkpoint.sources):
+        return []
+    told = "no source begins at the latest: no file tells where the query was to begin, and what came until this start"
+    return [f"{told} would be left out"]
 
 
 def _is_recorded_as_kafka(observed: Observation) -> bool | None:

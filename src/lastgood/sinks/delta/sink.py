@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log.actions import CLONE, TRANSACTION_RETENTION, Transaction, parse_interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
@@ -98,9 +98,7 @@ class DeltaSink:
                 mark = log.marks.get(self._app_id or query_id, -1)
             else:
                 mark = -1
-            if mark >= 0:
-                return replace(found, skips_up_to=mark)
-            return found
+            return replace(found, skips_up_to=mark if mark >= 0 else None, unclear=_explain_empty(log))
         log = self._further_back(log, self._app_id or query_id, deadline)
         found = judge_table_log(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
         if self._app_id is not None:
@@ -227,6 +225,14 @@ def write_obstacles(log: TableLog) -> tuple[str, ...]:
         obstacles.append(f"writer version {version}")
     features = {*log.protocol.reader_features, *log.protocol.writer_features}
     return (*obstacles, *(f"table feature {name}" for name in sorted(features - WRITABLE_FEATURES)))
+
+
+def _explain_empty(damage: Damage) -> str | None:
+    """What an empty file in the log may stand for: Delta reads it as a version in which nothing was written."""
+    if damage.kind is not DamageKind.EMPTY:
+        return None
+    told = "the log has an empty version, as after a loss of power, and nobody can tell what it wrote"
+    return f"{told} ({damage.found.rstrip(': ')})"
 
 
 def _find_shown(

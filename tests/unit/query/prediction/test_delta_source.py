@@ -12,7 +12,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.delta_source import open_table, read_range
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import StartStage, StoppedError
-from lastgood.query.prediction.source_replay import list_taken_for_tables
+from lastgood.query.prediction.source_replay import list_begun_by_options, list_taken_for_tables
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -103,3 +103,33 @@ def test_that_a_table_is_as_it_was_read_is_assumed_where_nobody_has_looked(tmp_p
     (told,) = list_taken_for_tables(observed)
     assert told.startswith("the assumption that the table of source 0 is as it was read")
     assert list_taken_for_tables(replace(observed, tables={"0": WHOLE})) == []
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_where_a_first_batch_begins_that_is_not_done_is_assumed(batches: int, tmp_path: Path) -> None:
+    """With `startingVersion` `latest` it begins elsewhere at the next start: seen with real Delta."""
+    inside, through = offset(4, starting=True), offset(4)
+    for number, (end, is_told) in enumerate(((inside, False), (through, True))):
+        folder = tmp_path / str(number)
+        CheckpointBuilder(folder, Lines([end.to_text()] * batches)).run(batches)
+        done = Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))))
+        assert list_begun_by_options(done) == []
+        (folder / f"commits/{batches - 1}").unlink()
+        dead = Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))))
+        assert len(list_begun_by_options(dead)) == (is_told and batches == 1)
+
+
+def test_where_no_batch_was_planned_and_no_source_has_noted_its_beginning_that_is_assumed(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, Lines([offset(4).to_text()]))
+    builder.run(1)
+    (tmp_path / "commits/0").unlink()
+    (tmp_path / "offsets/0").write_bytes(b"")
+    torn = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
+    (told,) = list_begun_by_options(torn)
+    assert told.startswith("no source begins at the latest")
+    (tmp_path / "offsets/0").unlink()
+    none = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
+    assert list_begun_by_options(none) == [told]
+    (tmp_path / "metadata").unlink()
+    never = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
+    assert list_begun_by_options(never) == []

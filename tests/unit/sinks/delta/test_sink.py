@@ -276,6 +276,19 @@ def test_damaged_log_is_an_answer(table: Path) -> None:
     assert name_commit(2) in found.because
 
 
+def test_empty_version_may_be_one_that_a_batch_wrote(table: Path) -> None:
+    """Delta reads it as a version in which nothing was written: seen with real Spark, which ran on without the rows."""
+    newest = max((table / "_delta_log").glob("*.json"))
+    assert evidence(table).unclear is None
+    newest.write_bytes(b"")
+    found = evidence(table)
+    assert (found.known, found.skips_known) == (False, False)
+    assert found.unclear is not None
+    assert newest.name in found.unclear
+    newest.write_bytes(b"{")
+    assert evidence(table).unclear is None  # no reader gets past it
+
+
 def test_missing_table_shows_nothing(tmp_path: Path) -> None:
     found = evidence(tmp_path / "nothing")
     assert (found.kind, found.last_batch, found.known, found.would_skip(0)) == ("absent", None, True, False)

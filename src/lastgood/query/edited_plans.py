@@ -1,0 +1,80 @@
+"""Plans that somebody has edited by hand since they were written, told by the mirror. Pure.
+
+Spark writes the time at which it plans into the plan of a batch. A plan that is made anew has another one, and one that
+was edited has kept its own: so one time with two ends is an edit. What a recovery wrote counts as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
+from lastgood.query.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class EditedEnd:
+    """Where a batch ends in a source, by hand."""
+
+    batch_id: int
+    source_id: str
+    written: SourceOffset
+    """Where it ended when it was planned."""
+    leaves_out: bool
+    """Whether the next batch may begin after where this one ended: what lies between is read by none."""
+    repeats: bool
+    """Whether the next batch may begin before it: what lies between is read twice."""
+
+
+def find_edited_ends(observed: Observation) -> list[EditedEnd]:
+    """Ends that were edited in the plans from which a start goes on: of the newest commit, and what is planned after.
+
+    Args:
+        observed: With what the mirror holds.
+    """
+    query = observed.checkpoint.query
+    if not isinstance(query, QueryMetadata) or query.query_id != observed.repair.mirrored_id:
+        return []
+    committed = observed.checkpoint.last_committed or 0
+    return [
+        edited
+        for number, entry in sorted(observed.checkpoint.offsets.entries.items())
+        if number >= committed and number not in observed.rewritten and isinstance(entry, OffsetEntry)
+        for edited in _compare(observed, number, entry)
+    ]
+
+
+def _compare(observed: Observation, number: int, entry: OffsetEntry) -> Iterator[EditedEnd]:
+    content = observed.repair.mirror.get(f"{OFFSETS}/{number}")
+    written = None if content is None else parse_offset_entry(content)
+    if not isinstance(written, OffsetEntry) or written.metadata is None or entry.metadata is None:
+        return
+    if written.metadata.batch_timestamp_ms != entry.metadata.batch_timestamp_ms:
+        return
+    ends = {line.source_id: line.offset for line in entry.sources}
+    for line in written.sources:
+        now = ends.get(line.source_id)
+        if now is not None and now != line.offset:
+            onward, back = _judge_step(line.offset, now)
+            yield EditedEnd(number, line.source_id, line.offset, onward, back)
+
+
+def _judge_step(written: SourceOffset, now: SourceOffset) -> tuple[bool, bool]:
+    """Whether an end may have gone on, and whether it may have gone back."""
+    if isinstance(written, KafkaOffset) and isinstance(now, KafkaOffset):
+        before, after = _list_ends(written), _list_ends(now)
+        steps = [at - before[each] for each, at in after.items() if each in before]
+        # Of a partition that is there in one of the two only nobody knows where it begins.
+        is_open = before.keys() != after.keys()
+        return is_open or any(step > 0 for step in steps), is_open or any(step < 0 for step in steps)
+    step = compare_offsets(written, now)
+    return step is not OffsetStep.BACK, step is not OffsetStep.ONWARD
+
+
+def _list_ends(offset: KafkaOffset) -> dict[tuple[str, int], int]:
+    return {(topic, part): at for topic, parts in offset.topics.items() for part, at in parts.items()}
