@@ -154,6 +154,19 @@ a word and go on: from then on the sink takes an old batch for a new one and wri
 
 The old id stands in the mirror, in the table's own log (`txn`, `queryId`) and in the driver's log.""",
 )
+PLAN_WITHOUT_CHECKSUM = Condition(
+    "PLAN_WITHOUT_CHECKSUM",
+    Severity.WARNING,
+    "a plan lacks the checksum that Spark gave it",
+    """\
+Hadoop writes a checksum (`.N.crc`) beside every file on a local disk, and Spark fails on a file that does not fit its
+own. Whoever edits `offsets/N` has to remove it. The plans before and the commit have theirs, and no recovery of
+lastgood wrote this plan: somebody edited it, or put it there from elsewhere.
+
+The next batch begins where this one ends. If its end was moved, what lies between was read by no batch, or is read
+twice, and nothing fails. The mirror, or a backup that is older than the edit, tells what was planned: with a mirror
+`plan` goes by it. `plan --goal reposition` chooses where the query goes on.""",
+)
 REPARTITION_UNFINISHED = Condition(
     "REPARTITION_UNFINISHED",
     Severity.ERROR,
@@ -213,6 +226,7 @@ CONDITIONS = (
     STALE_CHECKSUM_FILE,
     NAME_TAKEN,
     QUERY_ID_LOST,
+    PLAN_WITHOUT_CHECKSUM,
     REPARTITION_UNFINISHED,
     WATERMARK_IN_FUTURE,
     LOG_HOLE,
@@ -232,6 +246,7 @@ def find_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
     if checkpoint.mode is Mode.MICRO_BATCH:
         yield from _check_holes(observed)
     yield from _check_offset_entries(observed, restart)
+    yield from _check_unchecked(observed)
     yield from _check_newest_commits(observed, restart)
     yield from _check_names(observed)
     yield from _check_left_over(observed)
@@ -385,6 +400,14 @@ def _check_offset_entries(observed: Observation, restart: Restart) -> Iterator[F
     if restart.error == "STREAMING_UNFINISHED_REPARTITION_DETECTED" and isinstance(newest_entry, OffsetEntry):
         command = observed.command("inspect", "--batch", str(newest))
         yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.", {}, command)
+
+
+def _check_unchecked(observed: Observation) -> Iterator[Finding]:
+    for batch_id in sorted(observed.unchecked):
+        if isinstance(observed.checkpoint.offsets.entries.get(batch_id), OffsetEntry):
+            effect = f"The next batch begins where batch {batch_id} ends, which may not be where it ended."
+            command = observed.command("inspect", "--batch", str(batch_id))
+            yield Finding(PLAN_WITHOUT_CHECKSUM, f"offsets/{batch_id}", effect, {"batch": batch_id}, command)
 
 
 def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:

@@ -18,6 +18,7 @@ from lastgood.observe.open_query import OpenQuery, find_mirrored_only, read_cloc
 from lastgood.observe.state_checksums import find_unsound_state
 from lastgood.observe.unread_files import find_unread_files
 from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.edited_plans import find_unchecked_plans
 from lastgood.query.observation import Observation, Seal
 from lastgood.query.prediction.skipping import list_versions_loaded
 from lastgood.query.sink_batches import find_held_batches
@@ -63,6 +64,8 @@ def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
     seen = query.seen
     versions = list_versions_loaded(seen.checkpoint, seen.sinks)
     asked = make_asked_by(query.target, options)
+    unchecked = find_unchecked_plans(seen.checkpoint)
+    rewritten = _find_rewritten(query, unchecked)
     return replace(
         seen,
         asked=asked,
@@ -77,7 +80,8 @@ def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
         unsound=find_unsound_state(query.storage, query.location, seen.checkpoint, versions),
         seal=_find_seal(query, asked),
         mirrored=find_mirrored_only(query),
-        rewritten=_find_rewritten(query),
+        rewritten=rewritten,
+        unchecked=unchecked - rewritten.keys(),
         links=query.links,
     )
 
@@ -102,12 +106,12 @@ def make_asked_by(target: Target, options: DiagnoseOptions) -> Asked:
     return replace(asked, downtime=format_downtime(options.max_downtime_ms))
 
 
-def _find_rewritten(query: OpenQuery) -> Mapping[int, str]:
-    """The batches that a recovery wrote anew, of those that go back, leave out or are younger than a sink's.
+def _find_rewritten(query: OpenQuery, unchecked: frozenset[int]) -> Mapping[int, str]:
+    """The batches that a recovery wrote anew, as far as anybody looks.
 
-    Of others nobody looks.
+    That is at those that go back, leave out, lack a checksum, or are younger than a sink's.
     """
-    odd = {*find_batches_that_went_back(query.checkpoint), *find_batches_that_left_out(query.checkpoint)}
+    odd = {*find_batches_that_went_back(query.checkpoint), *find_batches_that_left_out(query.checkpoint), *unchecked}
     for sink in query.seen.sinks:
         held = find_held_batches(query.checkpoint, sink)
         doubtful = {batch for batch, each in held.items() if each.origin.is_doubtful}

@@ -69,11 +69,14 @@ def _list_edited(standing: Standing, start: Mapping[str, SourceOffset] | None, *
         if each.batch_id > standing.committed and standing.sinks_known and standing.furthest < each.batch_id:
             continue
         chosen = None if start is None else start.get(each.source_id)
-        if chosen is not None and compare_offsets(chosen, each.written) is OffsetStep.ONWARD:
+        if chosen and each.written and compare_offsets(chosen, each.written) is OffsetStep.ONWARD:
             continue
         told = "what lies between may be read by no batch" if is_left_out else "what lies between may be read twice"
-        plan = f"offsets/{each.batch_id} was edited since it was planned, as the mirror has it"
-        yield f"{plan}: it ends elsewhere in source {each.source_id}, and {told}"
+        if each.is_known:
+            plan = f"offsets/{each.batch_id} was edited since it was planned, as the mirror has it: it ends elsewhere"
+        else:
+            plan = f"offsets/{each.batch_id} lacks the checksum that Spark gave it: it may end elsewhere"
+        yield f"{plan} in source {each.source_id}, and {told}"
 
 
 def predict_silent_loss(standing: Standing) -> Outlook | None:

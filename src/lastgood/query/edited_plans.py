@@ -1,7 +1,11 @@
-"""Plans that somebody has edited by hand since they were written, told by the mirror. Pure.
+"""Plans that somebody has edited by hand since they were written, told by the mirror or by a checksum. Pure.
 
 Spark writes the time at which it plans into the plan of a batch. A plan that is made anew has another one, and one that
 was edited has kept its own: so one time with two ends is an edit. What a recovery wrote counts as written.
+
+Where Hadoop writes a checksum beside each file, as on a local disk, whoever edits a plan has to remove that, since
+Spark fails on one that does not fit. So a plan without one, between others that have theirs, is not as Spark wrote it,
+or nobody can tell.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
@@ -23,12 +28,14 @@ class EditedEnd:
 
     batch_id: int
     source_id: str
-    written: SourceOffset
-    """Where it ended when it was planned."""
+    written: SourceOffset | None
+    """Where it ended when it was planned, or at least; None: nobody tells."""
     leaves_out: bool
     """Whether the next batch may begin after where this one ended: what lies between is read by none."""
     repeats: bool
     """Whether the next batch may begin before it: what lies between is read twice."""
+    is_known: bool = True
+    """Whether it is known to end elsewhere; False: it lacks the checksum that Spark gave it."""
 
 
 def find_edited_ends(observed: Observation) -> list[EditedEnd]:
@@ -37,22 +44,63 @@ def find_edited_ends(observed: Observation) -> list[EditedEnd]:
     Args:
         observed: With what the mirror holds.
     """
+    entries = {
+        number: entry
+        for number, entry in sorted(observed.checkpoint.offsets.entries.items())
+        if isinstance(entry, OffsetEntry) and number >= (observed.checkpoint.last_committed or 0)
+    }
+    found: list[EditedEnd] = []
+    for number, entry in entries.items():
+        if number in observed.rewritten:
+            continue
+        written = _find_mirrored(observed, number)
+        if written is not None:
+            found += _compare(number, entry, written)
+        elif number in observed.unchecked:
+            found += _list_unchecked(observed, number, entry)
+    return found
+
+
+def find_unchecked_plans(checkpoint: Checkpoint) -> frozenset[int]:
+    """The plans from which a start goes on and that lack the checksum that Spark gave them; a recovery may have.
+
+    Args:
+        checkpoint: As it lies there.
+    """
+    log, committed = checkpoint.offsets, checkpoint.last_committed
+    if log.newest is None or committed not in checkpoint.commits.listing.checksums:
+        return frozenset()
+    checked = log.listing.checksums
+    newest = log.ids.within(range(committed or 0, log.newest + 1))
+    return frozenset(number for number in newest if number not in checked and checked.before(number) is not None)
+
+
+def _find_mirrored(observed: Observation, number: int) -> OffsetEntry | None:
+    """The plan of a batch as the mirror saw it; None if it has none of this query."""
     query = observed.checkpoint.query
     if not isinstance(query, QueryMetadata) or query.query_id != observed.repair.mirrored_id:
-        return []
-    committed = observed.checkpoint.last_committed or 0
-    return [
-        edited
-        for number, entry in sorted(observed.checkpoint.offsets.entries.items())
-        if number >= committed and number not in observed.rewritten and isinstance(entry, OffsetEntry)
-        for edited in _compare(observed, number, entry)
-    ]
-
-
-def _compare(observed: Observation, number: int, entry: OffsetEntry) -> Iterator[EditedEnd]:
+        return None
     content = observed.repair.mirror.get(f"{OFFSETS}/{number}")
     written = None if content is None else parse_offset_entry(content)
-    if not isinstance(written, OffsetEntry) or written.metadata is None or entry.metadata is None:
+    return written if isinstance(written, OffsetEntry) else None
+
+
+def _list_unchecked(observed: Observation, number: int, entry: OffsetEntry) -> Iterator[EditedEnd]:
+    before = observed.checkpoint.offsets.entries.get(number - 1)
+    for line in entry.sources:
+        least = before.source(line.source_id) if isinstance(before, OffsetEntry) else None
+        yield EditedEnd(
+            number,
+            line.source_id,
+            None if least is None else least.offset,
+            leaves_out=True,
+            repeats=True,
+            is_known=False,
+        )
+
+
+def _compare(number: int, entry: OffsetEntry, written: OffsetEntry) -> Iterator[EditedEnd]:
+    if written.metadata is None or entry.metadata is None:
         return
     if written.metadata.batch_timestamp_ms != entry.metadata.batch_timestamp_ms:
         return

@@ -169,6 +169,8 @@ class Observation:
     """What mirror and ledger know to be committed beyond the newest plan of the logs, and no recovery took back."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
+    unchecked: frozenset[int] = frozenset()
+    """Batches whose plans lacked the checksum that Spark gave them when they were read, and that no recovery wrote."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)
     """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)

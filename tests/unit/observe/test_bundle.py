@@ -153,6 +153,7 @@ def everything(evidence: OpenQuery) -> Observation:
         ),
         memory=LedgerMemory("sqlite:///ledger.db", QUERY_ID, 0, 7, 6),
         rewritten={7: "20261121-160058-7f3a"},
+        unchecked=frozenset({8}),
         links={"/lake/chk/offsets/7": "elsewhere"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(

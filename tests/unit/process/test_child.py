@@ -55,7 +55,7 @@ DETACHED_CHILD = """
             time.sleep(600)
         os._exit(0)
     os.wait()
-    while not os.path.exists(sys.argv[1]):
+    while not (os.path.exists(sys.argv[1]) and os.path.getsize(sys.argv[1])):
         time.sleep(0.01)
 """
 """Leaves a process behind that has left both its session and its parent."""
