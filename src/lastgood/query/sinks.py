@@ -253,12 +253,19 @@ class SinkView:
         """
         if self.sink.unclear is None:
             return []
+        if self.sink.unclear_at_ms is not None:
+            return self._find_done_before(self.sink.unclear_at_ms)
         is_mark_seen = self.sink.known or bool(self.sink.batches)  # else what was lost may be the mark itself
         had = self.batches_done(0, self.marked if is_mark_seen else self.done)
         if self.orphan is not None and self.orphan <= self.marked:
             had.append(self.orphan)
         live = {batch.batch_id for batch in self.sink.batches if batch.is_live}
         return [n for n in self.may_have_rows(had) if n not in live]
+
+    def _find_done_before(self, at_ms: int) -> list[int]:
+        """Batches that may have had rows and were planned before then, and are done."""
+        planned = ((n, self._planned_ms(n)) for n in self.batches_done(0, self.done))
+        return self.may_have_rows([n for n, planned_ms in planned if planned_ms is not None and planned_ms < at_ms])
 
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.

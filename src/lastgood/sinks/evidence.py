@@ -55,7 +55,8 @@ class SinkEvidence(JsonValue):
     json = make_form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
-        "write_obstacles back_to back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
+        "write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names files_gone "
+        "notes is_silent"
     )
     """The fields by their names."""
 
@@ -110,6 +111,8 @@ class SinkEvidence(JsonValue):
     unclear: str | None = None
     """What was taken back or replaced that nobody can tell, so that a batch which is not told to be live may be gone;
     None: nothing was."""
+    unclear_at_ms: int | None = None
+    """When that was, where it tells no batch at all: those that were planned later are not meant; None: not told."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()

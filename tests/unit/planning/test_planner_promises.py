@@ -575,3 +575,17 @@ def test_a_plan_that_a_driver_has_made_anew_was_not_edited(tmp_path: Path) -> No
     mirror = mirror_of(tmp_path)
     _edited(tmp_path, 4, 4, at_ms=written_ms(5))
     assert drafted(known(tmp_path, delta(3), kafka=KEPT, mirror=mirror), ResumeGoal()).guarantee is EXACT
+
+
+@pytest.mark.parametrize(("at", "word"), [(3, LOSSY), (0, TWICE)])
+def test_a_table_without_marks_that_was_restored_may_lack_what_was_planned_before(
+    tmp_path: Path, at: int, word: Guarantee
+) -> None:
+    """Later batches are not meant: a RESTORE of last year is none of theirs."""
+    query(tmp_path, 4)
+    told = {"batches": (), "unclear": "version 9 is a RESTORE", "unclear_at_ms": written_ms(at) - 500}
+    what = known(tmp_path, replace(delta(None, **told), skips_up_to=None), kafka=KEPT)
+    found = drafted(what, ResumeGoal())
+    assert found.guarantee is word
+    lacking = [line for line in found.rests_on if "may lack rows of batches that are done" in line]
+    assert bool(lacking) == (word is LOSSY)

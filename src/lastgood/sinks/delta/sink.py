@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.delta_log.actions import CLONE, TRANSACTION_RETENTION, Transaction, parse_interval_ms
+from lastgood.delta_log.actions import (
+    CLONE,
+    RESTORE,
+    TRANSACTION_RETENTION,
+    TableCommit,
+    Transaction,
+    parse_interval_ms,
+)
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.sinks.delta.history import History, trace_history
@@ -164,6 +171,10 @@ def judge_table_log(
     notes: tuple[str, ...] = ()
     if not odd:
         notes = _list_notes(marker, batch_id, counts=counts, unknown=unknown)
+    unclear, unclear_at_ms = history.unclear, None
+    restore = _find_restore(log)
+    if restore is not None and not (history.batches or marker or unclear):
+        unclear, unclear_at_ms = _explain_restore(restore), restore.timestamp_ms
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -190,7 +201,8 @@ def judge_table_log(
         back_to=back_to,
         back_because=back_because,
         mark_lasts_ms=mark_lasts_ms,
-        unclear=history.unclear,
+        unclear=unclear,
+        unclear_at_ms=unclear_at_ms,
         notes=notes,
     )
 
@@ -233,6 +245,16 @@ def _explain_empty(damage: Damage) -> str | None:
         return None
     told = "the log has an empty version, as after a loss of power, and nobody can tell what it wrote"
     return f"{told} ({damage.found.rstrip(': ')})"
+
+
+def _find_restore(log: TableLog) -> TableCommit | None:
+    """The newest version by which somebody took rows back, and no recovery of lastgood; None if there is none."""
+    restores = (each for each in log.commits if each.operation == RESTORE and each.removed and each.recovery is None)
+    return max(restores, key=lambda each: each.version, default=None)
+
+
+def _explain_restore(restore: TableCommit) -> str:
+    return f"version {restore.version} is a RESTORE that took rows back, and the query leaves no mark that tells which"
 
 
 def _find_shown(

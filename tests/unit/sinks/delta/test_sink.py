@@ -513,3 +513,20 @@ def test_clone_tells_of_no_batch_before_the_mark_that_it_has_brought(table: Path
     found = evidence(clone)
     assert (found.last_batch, found.complete_from) == (4, 3)
     assert evidence(table).complete_from == 0
+
+
+def test_restore_leaves_open_what_a_query_without_marks_has_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    for _ in range(4):
+        write_deltalake(folder, ROWS, mode="append")
+    assert evidence(folder).unclear is None
+    DeltaTable(folder).restore(1)
+    found = evidence(folder)
+    assert found.unclear is not None
+    assert found.unclear.startswith("version 4 is a RESTORE that took rows back")
+    assert found.unclear_at_ms is not None
+
+
+def test_restore_of_a_table_that_has_marks_is_told_by_them(table: Path) -> None:
+    DeltaTable(table).restore(1)
+    assert evidence(table).unclear_at_ms is None
