@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.planner import draft
+from lastgood.query.edited_plans import make_mirrored_plan
 from lastgood.query.lost import MIRROR
-from lastgood.query.observation import CommittedElsewhere, Observation, RepairFacts
+from lastgood.query.observation import CommittedElsewhere, MirroredPlan, Observation, RepairFacts
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
@@ -68,6 +70,7 @@ def known(folder: Path, *sinks: SinkEvidence, mirror: Mapping[str, bytes] | None
     repair = RepairFacts(mirror=mirror or {}, checksums=checksums, **facts)
     if mirror is not None and facts["mirrored_id"] == QUERY_ID:
         others.setdefault("committed_elsewhere", _list_committed_in(mirror))
+        others.setdefault("mirrored_plans", _list_plans_in(mirror))
     return Observation(read(folder), location="/chk", sinks=sinks, repair=repair, **others)
 
 
@@ -76,6 +79,13 @@ def _list_committed_in(mirror: Mapping[str, bytes]) -> tuple[CommittedElsewhere,
     written = [path for path, content in mirror.items() if path.startswith("commits/") and content]
     committed = [int(path.removeprefix("commits/")) for path in written]
     return (CommittedElsewhere(MIRROR, max(committed)),) if committed else ()
+
+
+def _list_plans_in(mirror: Mapping[str, bytes]) -> dict[int, MirroredPlan]:
+    """The plans that the mirror has."""
+    plans = {path: parse_offset_entry(content) for path, content in mirror.items() if path.startswith("offsets/")}
+    read = {path: plan for path, plan in plans.items() if isinstance(plan, OffsetEntry)}
+    return {int(path.removeprefix("offsets/")): make_mirrored_plan(plan) for path, plan in read.items()}
 
 
 def drafted(what: Observation, goal: Goal, spark: SparkVersion = SPARK) -> Draft:

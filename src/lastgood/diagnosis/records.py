@@ -24,7 +24,7 @@ _OF_STATE = (
     rules_state.STATE_FILE_DAMAGED,
 )
 """Those with which Spark may go on, with totals that lack what was read before, or hold what was given up."""
-_OF_LOGS = (rules_lost.LOGS_OLDER_THAN_RECORDS, rules_logs.PLAN_WITHOUT_CHECKSUM)
+_OF_LOGS = (rules_lost.LOGS_OLDER_THAN_RECORDS, rules_logs.PLAN_EDITED)
 OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 """Every condition by which records can be lost or doubled between sources and sinks."""
 _DONE_ALREADY = (
@@ -35,7 +35,7 @@ _DONE_ALREADY = (
     source_conditions.SOURCE_FILE_IGNORED,
     rules_state.STATE_FILE_DAMAGED,
     sink_conditions.SINK_BATCHES_MISSING,
-    rules_logs.PLAN_WITHOUT_CHECKSUM,
+    rules_logs.PLAN_EDITED,
 )
 """Those that are no error, since a query goes on with them: a batch that is done left something out, what it has read
 comes once more, what came under the name of a file that it has read is read by none, a file of its state was changed

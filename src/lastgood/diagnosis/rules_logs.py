@@ -11,6 +11,7 @@ from lastgood.checkpoint.logs import BatchLog, LogListing
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.edited_plans import find_edited_ends
 from lastgood.query.observation import Observation, make_removal_command
 from lastgood.query.prediction.file_source import name_next
 from lastgood.query.prediction.restart import Outcome, Restart
@@ -154,18 +155,21 @@ a word and go on: from then on the sink takes an old batch for a new one and wri
 
 The old id stands in the mirror, in the table's own log (`txn`, `queryId`) and in the driver's log.""",
 )
-PLAN_WITHOUT_CHECKSUM = Condition(
-    "PLAN_WITHOUT_CHECKSUM",
+PLAN_EDITED = Condition(
+    "PLAN_EDITED",
     Severity.WARNING,
-    "a plan lacks the checksum that Spark gave it",
+    "a plan is not as Spark wrote it, or nobody can tell",
     """\
-Hadoop writes a checksum (`.N.crc`) beside every file on a local disk, and Spark fails on a file that does not fit its
-own. Whoever edits `offsets/N` has to remove it. The plans before and the commit have theirs, and no recovery of
-lastgood wrote this plan: somebody edited it, or put it there from elsewhere.
+The next batch begins where this one ends. If its end was moved by hand, what lies between was read by no batch, or is
+read twice, and nothing fails.
 
-The next batch begins where this one ends. If its end was moved, what lies between was read by no batch, or is read
-twice, and nothing fails. The mirror, or a backup that is older than the edit, tells what was planned: with a mirror
-`plan` goes by it. `plan --goal reposition` chooses where the query goes on.""",
+The mirror saw it with another end and the same time: a plan that a driver makes anew has a time of its own. Or it lacks
+the checksum (`.N.crc`) that Hadoop writes beside every file on a local disk, while the plans before and the commit have
+theirs: Spark fails on a file that does not fit its checksum, so whoever edits one removes that. No recovery of lastgood
+wrote this plan.
+
+A mirror, or a backup that is older than the edit, tells what was planned. `plan --goal reposition` chooses where the
+query goes on.""",
 )
 REPARTITION_UNFINISHED = Condition(
     "REPARTITION_UNFINISHED",
@@ -226,7 +230,7 @@ CONDITIONS = (
     STALE_CHECKSUM_FILE,
     NAME_TAKEN,
     QUERY_ID_LOST,
-    PLAN_WITHOUT_CHECKSUM,
+    PLAN_EDITED,
     REPARTITION_UNFINISHED,
     WATERMARK_IN_FUTURE,
     LOG_HOLE,
@@ -246,7 +250,7 @@ def find_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
     if checkpoint.mode is Mode.MICRO_BATCH:
         yield from _check_holes(observed)
     yield from _check_offset_entries(observed, restart)
-    yield from _check_unchecked(observed)
+    yield from _check_edited(observed)
     yield from _check_newest_commits(observed, restart)
     yield from _check_names(observed)
     yield from _check_left_over(observed)
@@ -402,12 +406,15 @@ def _check_offset_entries(observed: Observation, restart: Restart) -> Iterator[F
         yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.", {}, command)
 
 
-def _check_unchecked(observed: Observation) -> Iterator[Finding]:
-    for batch_id in sorted(observed.unchecked):
-        if isinstance(observed.checkpoint.offsets.entries.get(batch_id), OffsetEntry):
+def _check_edited(observed: Observation) -> Iterator[Finding]:
+    edited = {each.batch_id: each.is_known for each in find_edited_ends(observed)}
+    for batch_id, is_known in edited.items():
+        effect = f"The next batch begins where batch {batch_id} ends, which is not where it ended."
+        if not is_known:
             effect = f"The next batch begins where batch {batch_id} ends, which may not be where it ended."
-            command = observed.command("inspect", "--batch", str(batch_id))
-            yield Finding(PLAN_WITHOUT_CHECKSUM, f"offsets/{batch_id}", effect, {"batch": batch_id}, command)
+        command = observed.command("inspect", "--batch", str(batch_id))
+        evidence = {"batch": batch_id, "told_by": "mirror" if is_known else "checksum"}
+        yield Finding(PLAN_EDITED, f"offsets/{batch_id}", effect, evidence, command)
 
 
 def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:

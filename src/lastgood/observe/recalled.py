@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -18,6 +18,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.lines import LONG_MAX
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.errors import LastgoodError, StorageError
@@ -28,8 +29,9 @@ from lastgood.observe.open_query import OpenQuery, find_mirrored_only
 from lastgood.observe.remembered import recall_query
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.planning.repairs.lost import RETAINED
+from lastgood.query.edited_plans import make_mirrored_plan
 from lastgood.query.lost import MIRROR
-from lastgood.query.observation import CommittedElsewhere, LedgerMemory
+from lastgood.query.observation import CommittedElsewhere, LedgerMemory, MirroredPlan
 from lastgood.query.sinks import NONE
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
@@ -98,20 +100,19 @@ def add_memory(
     with contextlib.ExitStack() as stack:
         open_here = ledgers or stack.enter_context(Ledgers())
         if checkpoint.last_planned is not None:
-            later = tuple(_list_committed_elsewhere(opened, environment, open_here, checkpoint.last_planned))
-            return replace(opened, seen=replace(opened.seen, committed_elsewhere=later))
+            mirrored = _ask_mirror(opened, checkpoint.last_planned)
+            ledger = _ask_ledger(opened, environment, open_here, checkpoint.last_planned)
+            later = tuple(_select_later(opened, (mirrored.later, ledger), checkpoint.last_planned))
+            return replace(opened, seen=replace(opened.seen, committed_elsewhere=later, mirrored_plans=mirrored.plans))
         if checkpoint.last_committed is not None or find_mirrored_only(opened):
             return opened
         return replace(opened, seen=replace(opened.seen, memory=_recall(opened, environment, open_here)))
 
 
-def _list_committed_elsewhere(
-    opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers, planned: int
+def _select_later(
+    opened: OpenQuery, asked: Sequence[CommittedElsewhere | None], planned: int
 ) -> Iterator[CommittedElsewhere]:
     """What each of them knows beyond the newest plan, or why it did not tell."""
-    if not opened.location.name:  # the root of a bucket has nothing beside it
-        return
-    asked = [_ask_mirror(opened, planned), _ask_ledger(opened, environment, ledgers, planned)]
     yield from (each for each in asked if each is not None and each.unknown is not None)
     later = [each for each in asked if each is not None and each.batch_id is not None]
     if not later:
@@ -122,38 +123,72 @@ def _list_committed_elsewhere(
     yield from (each for each in later if each.batch_id is not None and each.batch_id > newest)
 
 
-def _ask_mirror(opened: OpenQuery, planned: int) -> CommittedElsewhere | None:
-    """The newest batch after `planned` that the mirror knows to be committed, as recoveries have left it; None: none.
+@dataclass(frozen=True, slots=True)
+class _Mirrored:
+    """What the mirror knows of the newest batches."""
 
-    First only what was seen since the newest plan was made is looked through. What was seen before that was planned
-    before it; the mirror is read as a planner reads it only where there is something.
+    later: CommittedElsewhere | None = None
+    """The newest batch after the newest plan that was committed, as recoveries have left it; None: none."""
+    plans: Mapping[int, MirroredPlan] = field(default_factory=dict)
+    """The plans from which a start goes on, as it saw them, by batch."""
+
+
+def _ask_mirror(opened: OpenQuery, planned: int) -> _Mirrored:
+    """What it knows of the newest batches of the logs, and of later ones.
+
+    First only what was seen since those were planned is looked through. What was seen before that was planned before
+    it; the mirror is read as a planner reads it only where that tells something else than the logs.
     """
+    if not opened.location.name:  # the root of a bucket has nothing beside it
+        return _Mirrored()
+    query_id = opened.query_id
     try:
-        copies = opened.seen.copies or _read_later(opened, planned)
-        if not any(_is_commit_after(copy, planned) for copy in copies):
-            return None
-        since = find_mirror_since(opened.checkpoint)
-        whole = opened.seen.copies or read_mirror(opened.storage, locate_mirror(opened.location), since=since)
-        endings = find_endings(opened.storage, opened.location)
-        query_id = opened.query_id
-        ours = [copy for copy in select_as_left(whole, endings) if copy.query_id == query_id]
+        copies = opened.seen.copies or _read_newest(opened)
+        ours = [copy for copy in copies if copy.query_id == query_id]
+        if any(_is_commit_after(copy, planned) or _is_other_plan(copy, opened.checkpoint) for copy in ours):
+            since = find_mirror_since(opened.checkpoint)
+            whole = opened.seen.copies or read_mirror(opened.storage, locate_mirror(opened.location), since=since)
+            endings = find_endings(opened.storage, opened.location)
+            ours = [copy for copy in select_as_left(whole, endings) if copy.query_id == query_id]
     except (StorageError, PlanInvalidError) as error:
-        return CommittedElsewhere(MIRROR, unknown=_describe_refusal(error))
+        return _Mirrored(CommittedElsewhere(MIRROR, unknown=_describe_refusal(error)))
     standing = select_standing(ours).values()
     newest = max((_parse_committed(copy) for copy in standing if _is_commit_after(copy, planned)), default=NONE)
-    return CommittedElsewhere(MIRROR, newest) if newest > planned else None
+    later = CommittedElsewhere(MIRROR, newest) if newest > planned else None
+    first = _find_first_that_counts(opened.checkpoint)
+    plans = ((parse_batch(copy.path, OFFSETS), parse_offset_entry(copy.content)) for copy in standing)
+    return _Mirrored(
+        later,
+        {
+            number: make_mirrored_plan(plan)
+            for number, plan in plans
+            if number is not None and isinstance(plan, OffsetEntry) and first <= number <= planned
+        },
+    )
 
 
-def _read_later(opened: OpenQuery, planned: int) -> list[Copy]:
-    """What the mirror has seen of later batches, in the files since the newest plan was made."""
-    newest = opened.checkpoint.newest_offsets
+def _find_first_that_counts(checkpoint: Checkpoint) -> int:
+    """The oldest batch from whose plan a start goes on."""
+    planned, committed = checkpoint.last_planned or 0, checkpoint.last_committed
+    return planned if committed is None else min(planned, committed)
+
+
+def _read_newest(opened: OpenQuery) -> list[Copy]:
+    """What the mirror has seen in the files since the oldest plan was made from which a start goes on."""
+    first = _find_first_that_counts(opened.checkpoint)
+    entry = opened.checkpoint.offsets.entries.get(first)
     planned_ms = None
-    if newest is not None and newest.metadata is not None:
-        planned_ms = newest.metadata.batch_timestamp_ms - MAX_CLOCK_SKEW_MS
-    folder = locate_mirror(opened.location)
-    query_id = opened.query_id
-    copies = read_mirror(opened.storage, folder, since=planned + 1, from_ms=planned_ms)
-    return [copy for copy in copies if _is_commit_after(copy, planned) and copy.query_id == query_id]
+    if isinstance(entry, OffsetEntry) and entry.metadata is not None:
+        planned_ms = entry.metadata.batch_timestamp_ms - MAX_CLOCK_SKEW_MS
+    return list(read_mirror(opened.storage, locate_mirror(opened.location), since=first, from_ms=planned_ms))
+
+
+def _is_other_plan(copy: Copy, checkpoint: Checkpoint) -> bool:
+    """Whether it is a plan from which a start goes on, and not as it is in the logs."""
+    batch_id = parse_batch(copy.path, OFFSETS)
+    if batch_id is None or batch_id < _find_first_that_counts(checkpoint):
+        return False
+    return checkpoint.offsets.entries.get(batch_id) != parse_offset_entry(copy.content)
 
 
 def _is_commit_after(copy: Copy, planned: int) -> bool:

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.layout import OFFSETS
-from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, parse_source_offset
 from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
-from lastgood.query.observation import Observation
+from lastgood.query.observation import MirroredPlan, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def find_edited_ends(observed: Observation) -> list[EditedEnd]:
     for number, entry in entries.items():
         if number in observed.rewritten:
             continue
-        written = _find_mirrored(observed, number)
+        written = observed.mirrored_plans.get(number)
         if written is not None:
             found += _compare(number, entry, written)
         elif number in observed.unchecked:
@@ -75,14 +74,10 @@ def find_unchecked_plans(checkpoint: Checkpoint) -> frozenset[int]:
     return frozenset(number for number in newest if number not in checked and checked.before(number) is not None)
 
 
-def _find_mirrored(observed: Observation, number: int) -> OffsetEntry | None:
-    """The plan of a batch as the mirror saw it; None if it has none of this query."""
-    query = observed.checkpoint.query
-    if not isinstance(query, QueryMetadata) or query.query_id != observed.repair.mirrored_id:
-        return None
-    content = observed.repair.mirror.get(f"{OFFSETS}/{number}")
-    written = None if content is None else parse_offset_entry(content)
-    return written if isinstance(written, OffsetEntry) else None
+def make_mirrored_plan(plan: OffsetEntry) -> MirroredPlan:
+    """What of a plan that the mirror has is held against that in the logs."""
+    planned_ms = None if plan.metadata is None else plan.metadata.batch_timestamp_ms
+    return MirroredPlan(planned_ms, {line.source_id: line.offset.to_text() for line in plan.sources})
 
 
 def _list_unchecked(observed: Observation, number: int, entry: OffsetEntry) -> Iterator[EditedEnd]:
@@ -99,17 +94,15 @@ def _list_unchecked(observed: Observation, number: int, entry: OffsetEntry) -> I
         )
 
 
-def _compare(number: int, entry: OffsetEntry, written: OffsetEntry) -> Iterator[EditedEnd]:
-    if written.metadata is None or entry.metadata is None:
+def _compare(number: int, entry: OffsetEntry, written: MirroredPlan) -> Iterator[EditedEnd]:
+    if entry.metadata is None or written.planned_ms != entry.metadata.batch_timestamp_ms:
         return
-    if written.metadata.batch_timestamp_ms != entry.metadata.batch_timestamp_ms:
-        return
-    ends = {line.source_id: line.offset for line in entry.sources}
-    for line in written.sources:
-        now = ends.get(line.source_id)
-        if now is not None and now != line.offset:
-            onward, back = _judge_step(line.offset, now)
-            yield EditedEnd(number, line.source_id, line.offset, onward, back)
+    for line in entry.sources:
+        text = written.ends.get(line.source_id)
+        end = line.offset if text is None else parse_source_offset(text)
+        if end != line.offset and not isinstance(end, Damage):
+            onward, back = _judge_step(end, line.offset)
+            yield EditedEnd(number, line.source_id, end, onward, back)
 
 
 def _judge_step(written: SourceOffset, now: SourceOffset) -> tuple[bool, bool]:

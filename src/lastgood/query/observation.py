@@ -88,6 +88,16 @@ class LedgerMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class MirroredPlan:
+    """A plan as the mirror has it."""
+
+    planned_ms: int | None
+    """When it was made, as it says; milliseconds since 1970."""
+    ends: Mapping[str, str]
+    """Where the batch ends, by source, as the plan has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommittedElsewhere:
     """The newest batch of this very query that somebody beside its logs knows to be committed."""
 
@@ -167,6 +177,8 @@ class Observation:
     """What the ledger remembers, where neither checkpoint nor mirror holds a batch; None: nothing, or nobody asked."""
     committed_elsewhere: tuple[CommittedElsewhere, ...] = ()
     """What mirror and ledger know to be committed beyond the newest plan of the logs, and no recovery took back."""
+    mirrored_plans: Mapping[int, MirroredPlan] = field(default_factory=dict)
+    """The plans from which a start goes on, as the mirror saw them last, or a recovery wrote them since; by batch."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unchecked: frozenset[int] = frozenset()

@@ -30,7 +30,7 @@ from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.observe.open_query import MirrorUse, OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
-from lastgood.query.observation import CommittedElsewhere, LedgerMemory, LeftBehind, Observation, Seal
+from lastgood.query.observation import CommittedElsewhere, LedgerMemory, LeftBehind, MirroredPlan, Observation, Seal
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.records.record import (
     ChainedException,
@@ -154,6 +154,7 @@ def everything(evidence: OpenQuery) -> Observation:
         memory=LedgerMemory("sqlite:///ledger.db", QUERY_ID, 0, 7, 6),
         rewritten={7: "20261121-160058-7f3a"},
         unchecked=frozenset({8}),
+        mirrored_plans={8: MirroredPlan(5, {"0": '{"orders":{"0":80}}'})},
         links={"/lake/chk/offsets/7": "elsewhere"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(

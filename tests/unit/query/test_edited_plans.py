@@ -16,7 +16,7 @@ from lastgood.query.edited_plans import find_unchecked_plans
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
-CONDITION = "PLAN_WITHOUT_CHECKSUM"
+CONDITION = "PLAN_EDITED"
 KEPT = broker((0, 60), (0, 60))
 
 
@@ -89,6 +89,18 @@ def test_mirror_settles_whether_a_plan_without_a_checksum_was_edited(by: int, wo
     edit(checkpoint, 3, by)
     found = known(checkpoint, delta(3), kafka=KEPT, mirror=mirror, unchecked=frozenset({3}))
     assert drafted(found, ResumeGoal()).guarantee is word
+
+
+@pytest.mark.parametrize("by", [0, 4])
+def test_plan_that_the_mirror_saw_otherwise_is_told_where_there_are_no_checksums(by: int, tmp_path: Path) -> None:
+    """As on an object store."""
+    checkpoint = run(tmp_path, 4, checksums=False)
+    assert call("backup", "create", checkpoint).returncode == 0
+    edit(checkpoint, 3, by)
+    plan = json.loads(call("plan", checkpoint, "--format", "json", "--output", tmp_path / "plan.json").stdout)
+    assert (plan["guarantee"] == "lossy") == bool(by)
+    assert (CONDITION in call("diagnose", checkpoint).stdout) == bool(by)
+    assert ("doubtful" in call("status", checkpoint).stdout) == bool(by)
 
 
 def test_where_a_query_goes_back_to_before_an_edited_plan_nothing_is_lost_by_it(tmp_path: Path) -> None:
