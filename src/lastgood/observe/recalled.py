@@ -48,7 +48,7 @@ class Ledgers:
         self._lock = threading.Lock()
         self._opened: dict[str, Ledger | LastgoodError] = {}
 
-    def open(self, place: LedgerPlace) -> Ledger:
+    def get(self, place: LedgerPlace) -> Ledger:
         """The ledger at a place, which stays open.
 
         Raises:
@@ -214,7 +214,7 @@ def _ask_ledger(
         if chosen is None or query_id is None:
             return None
         holder = f"the ledger {chosen}"
-        known = recall_query(ledgers.open(chosen), opened.location, query_id)
+        known = recall_query(ledgers.get(chosen), opened.location, query_id)
         newest = None if known is None else known.newest(is_committed=True)
         if known is None or newest is None or newest <= planned:
             return None
@@ -254,7 +254,7 @@ def _recall(opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers)
         if chosen is None:
             return None
         place = str(chosen)
-        return _find_remembered(opened, ledgers.open(chosen), place)
+        return _find_remembered(opened, ledgers.get(chosen), place)
     except LastgoodError as error:
         if error.condition == "LEDGER_MISSING":  # it is made with the first batch that somebody tells it
             return None
