@@ -21,6 +21,7 @@ from lastgood.query.kafka import find_expiring
 from lastgood.query.missing import list_missing
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.prediction.state_load import find_nothing_to_name
@@ -94,7 +95,8 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
         return Outlook(Guarantee.LOSSY, (f"failOnDataLoss=false: {why}",))
     strict = predict(replace(standing.observed, fail_on_data_loss=True), standing.spark)
     after = strict.next_stop if standing.restart.next_stop is None else None
-    if strict.stop is not None and strict.outcome is not standing.restart.outcome:
+    is_hidden = strict.stop is not None and strict.outcome is not standing.restart.outcome
+    if is_hidden and not _has_sink_what_is_gone(standing):
         because = strict.because
     elif after is not None:
         because = f"{after.subject}: {after.because}"
@@ -102,6 +104,15 @@ def predict_silent_loss(standing: Standing) -> Outlook | None:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
     return Outlook(Guarantee.LOSSY, (line,), _price_lost_to_kafka(standing))
+
+
+def _has_sink_what_is_gone(standing: Standing) -> bool:
+    """Whether all that Kafka lacks is of the orphan that every sink has: what follows is there from its end on."""
+    observed, restart = standing.observed, standing.restart
+    gaps = find_kafka_gaps(observed, restart.outcome, restart.batch or 0)
+    is_all_kafka = len(gaps) == len(find_ends(standing.plan(standing.planned)))
+    is_held = is_in_sinks(observed.checkpoint, observed.sinks)
+    return restart.outcome is Outcome.RERUNS and is_all_kafka and is_held and not any(gaps.values())
 
 
 def _predict_without_files(standing: Standing) -> Outlook | None:

@@ -14,6 +14,7 @@ from planning import (
     changes,
     delta,
     drafted,
+    fence,
     files,
     known,
     mirror_of,
@@ -589,3 +590,13 @@ def test_a_table_without_marks_that_was_restored_may_lack_what_was_planned_befor
     assert found.guarantee is word
     lacking = [line for line in found.rests_on if "may lack rows of batches that are done" in line]
     assert bool(lacking) == (word is LOSSY)
+
+
+def test_what_kafka_lacks_of_an_orphan_that_a_fence_has_is_not_lost(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    gone = broker((18, 60), (15, 60))
+    lenient = {"kafka": gone, "fail_on_data_loss": False}
+    assert drafted(known(tmp_path, fence(3), **lenient), ResumeGoal()).guarantee is EXACT
+    assert drafted(known(tmp_path, fence(2), **lenient), ResumeGoal()).guarantee is LOSSY
+    beyond = {**lenient, "kafka": broker((18, 60), (25, 60))}
+    assert drafted(known(tmp_path, fence(3), **beyond), ResumeGoal()).guarantee is LOSSY
