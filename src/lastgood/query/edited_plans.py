@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, parse_source_offset
 from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
@@ -71,7 +72,13 @@ def find_unchecked_plans(checkpoint: Checkpoint) -> frozenset[int]:
         return frozenset()
     checked = log.listing.checksums
     newest = log.ids.within(range(committed or 0, log.newest + 1))
-    return frozenset(number for number in newest if number not in checked and checked.before(number) is not None)
+    missing = (number for number in newest if number not in checked and checked.before(number) is not None)
+    return frozenset(number for number in missing if not _has_draft_of_checksum(log.listing, number))
+
+
+def _has_draft_of_checksum(listing: LogListing, number: int) -> bool:
+    """Whether a driver was killed when a plan had its name and its checksum had not: that still has its draft's."""
+    return any(name.startswith(f"..{number}.") for name in listing.stale_checksums)
 
 
 def make_mirrored_plan(plan: OffsetEntry) -> MirroredPlan:

@@ -161,6 +161,11 @@ def test_earliest_in_a_committed_plan_works_and_reads_again(tmp_path: Path) -> N
     assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_NEGATIVE", INFO, "offsets/1")
 
 
+def test_batch_that_begins_and_ends_at_the_earliest_reads_nothing_and_fails_at_nothing(tmp_path: Path) -> None:
+    query(tmp_path, {"t": {0: -2}}, {"t": {0: -2}}, committed=1)
+    assert [each.severity for each in find(tmp_path) if each.condition.name == "SOURCE_OFFSET_NEGATIVE"] == [INFO]
+
+
 @pytest.mark.parametrize(("offset", "shown"), [(-1, "latest"), (-3, -3)])
 def test_other_negative_offsets_fail_at_every_start(tmp_path: Path, offset: int, shown: int | str) -> None:
     query(tmp_path, {"t": {0: offset, 1: -2}}, committed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_plan_is_not_looked_for_below_the_newest_that_is_committed(tmp_path: Pat
     """What it reads is told by the one after it."""
     checkpoint = run(tmp_path, 4)
     edit(checkpoint, 2, 0)
+    assert find_unchecked(checkpoint) == frozenset()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_driver_that_was_killed_before_the_checksum_had_its_name_edited_nothing(
+    is_committed: bool, tmp_path: Path
+) -> None:
+    """Hadoop renames the file, and then its checksum."""
+    checkpoint = run(tmp_path, 4)
+    (checkpoint / "offsets/.3.crc").rename(checkpoint / f"offsets/..3.{uuid.uuid4()}.tmp.crc")
+    if not is_committed:
+        for name in ("3", ".3.crc"):
+            (checkpoint / "commits" / name).unlink()
     assert find_unchecked(checkpoint) == frozenset()
 
 
