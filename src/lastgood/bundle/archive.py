@@ -137,7 +137,7 @@ class BundleArchive:
         except (zipfile.BadZipFile, struct.error, EOFError, ValueError, NotImplementedError, OSError) as error:
             self.close()
             raise self._invalid("it is no whole zip file", str(error)) from error
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody holds it yet who could close it
             self.close()
             raise
 

@@ -328,7 +328,8 @@ class _Reader:
 
     def _read_plan_times(self, batch_ids: list[int], offsets: BatchLog[OffsetEntry]) -> dict[int, int]:
         """When batches were planned, of those whose plan was not read with the newest ones."""
-        unread = [batch_id for batch_id in batch_ids if batch_id in offsets.ids and batch_id not in offsets.entries]
+        planned = (batch_id for batch_id in batch_ids if batch_id in offsets.ids)
+        unread = [batch_id for batch_id in planned if batch_id not in offsets.entries]
         plans = self._pool.map(_Logs(self._storage, self._location).plan, unread)
         return {
             batch_id: plan.metadata.batch_timestamp_ms

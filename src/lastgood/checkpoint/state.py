@@ -106,8 +106,8 @@ class StateStore:
 
 
 def list_snapshots_that_stay(store: StateStore) -> list[StateFile]:
-    """The snapshots that nobody writes over when their version is made again, ascending: those without an id."""
-    return [file for file in store.files if file.kind.is_snapshot and file.unique_id is None]
+    """The snapshots that nobody writes over when their version is made again, ascending."""
+    return [file for file in store.files if file.is_snapshot_that_stays]
 
 
 class Loads:

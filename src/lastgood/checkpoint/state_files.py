@@ -63,6 +63,11 @@ class StateFile(NamedTuple):
     size: int | None = None
 
     @property
+    def is_snapshot_that_stays(self) -> bool:
+        """Whether a load can begin with it, and nobody writes over it when its version is made again: it has no id."""
+        return self.kind.is_snapshot and self.unique_id is None
+
+    @property
     def name(self) -> str:
         """Name of the file."""
         if self.unique_id:

@@ -183,7 +183,7 @@ def _read_stores(storage: Storage, root: Location, operator: int, partition: int
 
 def _select_beside_snapshots(written_ms: Mapping[StateFile, int]) -> dict[StateFile, int]:
     """The times of those versions that have a snapshot which stays."""
-    versions = {file.version for file in written_ms if file.kind.is_snapshot and file.unique_id is None}
+    versions = {file.version for file in written_ms if file.is_snapshot_that_stays}
     return {file: ms for file, ms in written_ms.items() if file.version in versions}
 
 

@@ -162,8 +162,8 @@ def read_commits(
     Raises:
         StorageError: the storage does not answer, or does not let us look.
     """
-    reader = _Reader(storage, table / DELTA_LOG, deadline)
-    return [answer for answer in reader.answers(versions) if isinstance(answer, TableCommit)]
+    answers = _Reader(storage, table / DELTA_LOG, deadline).answers(versions)
+    return [answer for answer in answers if isinstance(answer, TableCommit)]
 
 
 def _find_newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:

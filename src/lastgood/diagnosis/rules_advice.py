@@ -203,9 +203,10 @@ def _check_schemas_elsewhere(observed: Observation, operator: StateOperator) -> 
     paths = sorted(path for store in stores for path in store.schema_paths)
     marker = f"/state/{operator.operator}/_stateSchema/"
     pointing = [path for path in paths if marker in path]
-    elsewhere = [path for path in pointing if _is_elsewhere(path.partition(marker)[0], observed)]
+    roots = {path: path.partition(marker)[0] for path in pointing}
+    elsewhere = [path for path, root in roots.items() if _is_elsewhere(root, observed)]
     if elsewhere:
-        old = elsewhere[0].partition(marker)[0]
+        old = roots[elsewhere[0]]
         yield Finding(
             told.OTHER_ENVIRONMENT,
             operator.metadata_path or f"state/{operator.operator}",

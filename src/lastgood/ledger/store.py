@@ -82,7 +82,7 @@ class Ledger:
             if place.path is not None:
                 switch_to_wal(self._engine, place)
             migrate(self._engine, place, create=create)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: nobody holds it yet who could close it
             self.close()
             raise
 

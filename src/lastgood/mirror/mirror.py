@@ -307,8 +307,9 @@ def _read_mirror_files(
             newest = sorted({name[:_DAY] for name in merged})[-days:]
             merged = [name for name in merged if name[:_DAY] in newest]
         if from_ms is not None:
-            newest_day = max((name[:_DAY] for name in merged), default="")
-            merged = [name for name in merged if name[:_DAY] == newest_day or not _is_over(name[:_DAY], from_ms)]
+            days_of = {name: name[:_DAY] for name in merged}
+            over = {day for day in days_of.values() if _is_over(day, from_ms)} - {max(days_of.values(), default="")}
+            merged = [name for name, day in days_of.items() if day not in over]
         waiting: deque[tuple[str, Future[bytes | None]]] = deque()
         for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
             waiting.append((name, pool.submit(storage.read, folder / name, limit=_AHEAD_BYTES_MAX + 1)))

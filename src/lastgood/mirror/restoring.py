@@ -90,7 +90,8 @@ def _require_begun(storage: Storage, checkpoint: Checkpoint, location: Location,
         StorageError: the storage does not answer (subclasses).
     """
     paths = {copy.path for copy in copies}
-    there = {f"{log}/{name}" for log in (OFFSETS, COMMITS) for name in _list_entries(storage, location, log)}
+    plans = {f"{OFFSETS}/{name}" for name in _list_entries(storage, location, OFFSETS)}
+    there = plans | {f"{COMMITS}/{name}" for name in _list_entries(storage, location, COMMITS)}
     if _find_newest_plan(storage, location) != _find_seal(copies) or not there <= paths:
         raise _make_not_lost_error(checkpoint, location)
 
@@ -117,8 +118,9 @@ def _find_newest_plan(storage: Storage, location: Location) -> str | None:
 
 
 def _list_entries(storage: Storage, location: Location, log: str) -> list[str]:
-    logs = (parse_log_name(name) for name in storage.names(location / log) or ())
-    return [str(each.batch_id) for each in logs if each is not None and each.is_canonical]
+    parsed = (parse_log_name(name) for name in storage.names(location / log) or ())
+    logs = (each for each in parsed if each is not None)
+    return [str(each.batch_id) for each in logs if each.is_canonical]
 
 
 def _make_not_lost_error(checkpoint: Checkpoint, location: Location) -> CheckpointNotEmptyError:

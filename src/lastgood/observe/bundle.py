@@ -187,7 +187,7 @@ def open_bundle(path: Path) -> Bundle:
     except (ShapeError, KafkaFactsError, LocationInvalidError) as error:
         archive.close()
         raise archive.invalid(error) from error
-    except BaseException:
+    except BaseException:  # also Ctrl-C: nobody holds it yet who could close it
         archive.close()
         raise
 

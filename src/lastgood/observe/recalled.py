@@ -113,14 +113,15 @@ def _select_later(
     opened: OpenQuery, asked: Sequence[CommittedElsewhere | None], planned: int
 ) -> Iterator[CommittedElsewhere]:
     """What each of them knows beyond the newest plan, or why it did not tell."""
-    yield from (each for each in asked if each is not None and each.unknown is not None)
-    later = [each for each in asked if each is not None and each.batch_id is not None]
+    told = [each for each in asked if each is not None]
+    yield from (each for each in told if each.unknown is not None)
+    later = [(each.batch_id, each) for each in told if each.batch_id is not None]
     if not later:
         return
     # A query that runs has planned more since its logs were listed: what is known is held against them as they are now.
     names = opened.storage.names(opened.location / OFFSETS) or ()
     newest = max((int(name) for name in names if name.isdecimal()), default=planned)
-    yield from (each for each in later if each.batch_id is not None and each.batch_id > newest)
+    yield from (each for batch_id, each in later if batch_id > newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def _ask_mirror(opened: OpenQuery, planned: int) -> _Mirrored:
     try:
         copies = opened.seen.copies or _read_newest(opened)
         ours = [copy for copy in copies if copy.query_id == query_id]
-        if any(_is_commit_after(copy, planned) or _is_other_plan(copy, opened.checkpoint) for copy in ours):
+        if any(_is_news(copy, opened.checkpoint, planned) for copy in ours):
             since = find_mirror_since(opened.checkpoint)
             whole = opened.seen.copies or read_mirror(opened.storage, locate_mirror(opened.location), since=since)
             endings = find_endings(opened.storage, opened.location)
@@ -155,16 +156,11 @@ def _ask_mirror(opened: OpenQuery, planned: int) -> _Mirrored:
     standing = select_standing(ours).values()
     newest = max((_parse_committed(copy) for copy in standing if _is_commit_after(copy, planned)), default=NONE)
     later = CommittedElsewhere(MIRROR, newest) if newest > planned else None
+    contents = {copy.path: copy.content for copy in standing}
     first = _find_first_that_counts(opened.checkpoint)
-    plans = ((parse_batch(copy.path, OFFSETS), parse_offset_entry(copy.content)) for copy in standing)
-    return _Mirrored(
-        later,
-        {
-            number: make_mirrored_plan(plan)
-            for number, plan in plans
-            if number is not None and isinstance(plan, OffsetEntry) and first <= number <= planned
-        },
-    )
+    listed = opened.checkpoint.offsets.ids.within(range(first, planned + 1))
+    plans = {number: parse_offset_entry(contents.get(f"{OFFSETS}/{number}", b"")) for number in listed}
+    return _Mirrored(later, {n: make_mirrored_plan(plan) for n, plan in plans.items() if isinstance(plan, OffsetEntry)})
 
 
 def _find_first_that_counts(checkpoint: Checkpoint) -> int:
@@ -181,6 +177,11 @@ def _read_newest(opened: OpenQuery) -> list[Copy]:
     if isinstance(entry, OffsetEntry) and entry.metadata is not None:
         planned_ms = entry.metadata.batch_timestamp_ms - MAX_CLOCK_SKEW_MS
     return list(read_mirror(opened.storage, locate_mirror(opened.location), since=first, from_ms=planned_ms))
+
+
+def _is_news(copy: Copy, checkpoint: Checkpoint, planned: int) -> bool:
+    """Whether a copy tells something else than the logs."""
+    return _is_commit_after(copy, planned) or _is_other_plan(copy, checkpoint)
 
 
 def _is_other_plan(copy: Copy, checkpoint: Checkpoint) -> bool:

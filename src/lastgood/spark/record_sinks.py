@@ -159,7 +159,7 @@ class LedgerSink:
         try:
             self._ledger = self._ledger or open_ledger(self._place)
             self._ledger.record(record for record in read if record is not None)
-        except BaseException:
+        except BaseException:  # whatever it was, the next record opens the ledger anew
             self.close()
             raise
 

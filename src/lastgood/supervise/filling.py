@@ -118,7 +118,7 @@ class Filling:
             for checkpoint, copies in waiting.items():
                 add_copies(checkpoint, copies, ledger, Teller.MIRROR)
                 self._until_ms[checkpoint] = max(copy.seen_ms for copy in copies)
-        except BaseException:
+        except BaseException:  # whatever it was, what the ledger was not told is told again
             with self._changed:
                 self._behind.update(waiting)
             raise
@@ -138,7 +138,7 @@ class Filling:
                 self._behind.discard(checkpoint)  # what is copied from now on waits again
             try:
                 fill_from_mirror(checkpoint, ledger, open_storage(checkpoint), go_on=self._may_go_on)
-            except BaseException:
+            except BaseException:  # as above
                 with self._changed:
                     self._behind.add(checkpoint)
                 raise
