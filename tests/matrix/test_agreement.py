@@ -102,8 +102,8 @@ def worlds(kind: str, mark: int, earliest: int) -> list[Truth]:
     ]
     if kind == "silent":
         return [each for each in found if _is_in_logs(each)]
-    if kind == "remade":  # that it was made after a batch tells the plan of that batch
-        return [each for each in found if {0, 1} <= set(each.plans)]
+    if kind == "remade":  # that it was made after a batch tells the plan of that batch, or of the one before
+        return [each for each in found if {0, 1} & set(each.plans)]
     return found
 
 

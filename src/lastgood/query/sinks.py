@@ -229,12 +229,14 @@ class SinkView:
     def absent_before(self) -> list[int]:
         """Batches that are done and read something, from before the first that it shows, of which it ought to tell.
 
-        They were written elsewhere, or by somebody who left no mark. Where it knows other names, those may have.
+        They were written elsewhere, or by somebody who left no mark. Where it knows other names, those may have. Where
+        each batch leaves a mark, one counts as well of which nobody knows any more what it read.
         """
         first, complete_from = self._first_told, self.sink.complete_from
         if first is None or complete_from is None or self.sink.others:
             return []
-        own = self._has_rows(self.batches_done(complete_from, first - 1))
+        done = self.batches_done(complete_from, first - 1)
+        own = self.may_have_rows(done) if self.has_every_mark else self._has_rows(done)
         told = {*self.rewritten, *self.older()}
         return [batch_id for batch_id in own if batch_id not in told]
 
@@ -270,20 +272,23 @@ class SinkView:
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
 
-        A batch is done before the next one is planned. Where that was planned later, as after a pause, the batch counts
-        where the sink was made long after it was planned. One that the sink shows shows that it was there by then.
+        A batch is done before the next one is planned. Where that was planned later, as after a pause, or nobody knows
+        when, the batch counts where the sink was made long after it was planned, or where each batch leaves a mark and
+        there is none of it. One that the sink shows shows that it was there by then.
         """
         created_ms, sink = self.sink.created_at_ms, self.sink
         live = [each.batch_id for each in sink.batches if each.is_live is not False]
         if created_ms is None or sink.complete_from is None:
             return []
+        # That it shows none at all may be since a function writes, without marks.
+        is_marked = self.has_every_mark and bool(live)
         newest_done = NONE
         for number in self.checkpoint.offsets.entries:
             at_ms = self._planned_ms(number)
             if at_ms is None or at_ms >= created_ms:
                 continue
-            is_long_ago = at_ms + MAX_CLOCK_SKEW_MS < created_ms
-            newest_done = max(newest_done, number if is_long_ago else number - 1)
+            is_itself = is_marked or at_ms + MAX_CLOCK_SKEW_MS < created_ms
+            newest_done = max(newest_done, number if is_itself else number - 1)
         newest = min(newest_done, min(live, default=self.done + 1) - 1)
         return self.may_have_rows(self.batches_done(max(0, sink.complete_from), newest))
 
