@@ -20,15 +20,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from modules import SOURCE, parse_modules
 
-import lastgood
 from lastgood.checkpoint import source_offsets
 from lastgood.cli.main import VERBS
 from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNRECOGNISED
 from lastgood.steps.kinds import list_step_kinds
 from lastgood.steps.step import Step
 
-SOURCE = Path(lastgood.__file__).parent
 TOOLS = Path(__file__).parents[2] / "tools"
 HOMES = ("sinks/", "sources/", "testing/")
 """Where a kind may be called by its name; doubles stand for one kind each."""
@@ -45,12 +44,6 @@ LINES_MAX = 200
 """Of a verb."""
 
 
-@functools.cache
-def modules() -> list[tuple[str, ast.Module]]:
-    """Path below `src/lastgood/` and syntax of every module."""
-    return [(str(file.relative_to(SOURCE)), ast.parse(file.read_text())) for file in sorted(SOURCE.rglob("*.py"))]
-
-
 def nodes(tree: ast.Module, *types: type[ast.AST]) -> Iterator[ast.AST]:
     """Those of some types."""
     return (node for node in walked(tree) if isinstance(node, types))
@@ -64,7 +57,7 @@ def walked(tree: ast.Module) -> list[ast.AST]:
 
 def elsewhere() -> Iterator[tuple[str, ast.Module]]:
     """The modules that are no home of a kind."""
-    return ((name, tree) for name, tree in modules() if not name.startswith(HOMES))
+    return ((name, tree) for name, tree in parse_modules().items() if not name.startswith(HOMES))
 
 
 def is_called_kind(node: ast.expr) -> bool:
@@ -185,14 +178,14 @@ def asks_for_a_step(tree: ast.Module) -> Iterator[int]:
 
 
 def test_no_step_is_asked_which_one_it_is() -> None:
-    assert [(name, line) for name, tree in modules() for line in asks_for_a_step(tree)] == []
+    assert [(name, line) for name, tree in parse_modules().items() for line in asks_for_a_step(tree)] == []
     seen = "from lastgood.planning.steps import FileStep\nisinstance(step, FileStep)"
     assert list(asks_for_a_step(ast.parse(seen))) == [2]
 
 
 def test_no_name_of_a_public_class_means_two_things() -> None:
     homes = collections.defaultdict(list)
-    for name, tree in modules():
+    for name, tree in parse_modules().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
@@ -232,7 +225,7 @@ def figures() -> ModuleType:
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Path and syntax of every function of a module."""
-    for name, tree in modules():
+    for name, tree in parse_modules().items():
         yield from ((name, node) for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
@@ -283,7 +276,7 @@ def test_pure_room_loads_no_storage_and_no_sink(room: str) -> None:
     """What `import-linter` is told to pass over, what a kind of sink does, is loaded by nobody who asks what it is."""
     names = [
         f"lastgood.{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
-        for name, _ in modules()
+        for name in parse_modules()
         if name.startswith(f"{room}/")
     ]
     impure = ("lastgood.storage.", "lastgood.sinks.changes", "fsspec", "sqlite3")
@@ -300,7 +293,7 @@ def test_pure_room_loads_no_storage_and_no_sink(room: str) -> None:
 
 def test_one_module_reads_the_configuration() -> None:
     reading = set()
-    for name, tree in modules():
+    for name, tree in parse_modules().items():
         for node in nodes(tree, ast.Import, ast.ImportFrom):
             match node:
                 case ast.Import(names=names) if any(each.name == "tomllib" for each in names):
@@ -379,18 +372,21 @@ def unargued(name: str, tree: ast.Module) -> Iterator[int]:
 
 def test_no_statement_chooses_twice_or_for_each_of_several_things() -> None:
     """One idea a line: an early return, an `if`, a named value or a small function says what is chosen."""
-    assert [(name, each) for name, tree in modules() for each in folded(tree)] == []
+    assert [(name, each) for name, tree in parse_modules().items() for each in folded(tree)] == []
 
 
 def test_choices_within_a_line_stay_few() -> None:
-    chosen = sum(choices(tree) for _, tree in modules())
-    lines = sum((SOURCE / name).read_text().count("\n") for name, _ in modules())
+    chosen = sum(choices(tree) for tree in parse_modules().values())
+    lines = sum((SOURCE / name).read_text().count("\n") for name in parse_modules())
     assert chosen / lines * 1000 < CHOICES_MAX
 
 
 def test_what_takes_something_away_has_a_comment_beside_it_that_argues_why_that_is_safe() -> None:
     assert [
-        (name, line) for name, tree in modules() if not name.startswith(UNARGUED) for line in unargued(name, tree)
+        (name, line)
+        for name, tree in parse_modules().items()
+        if not name.startswith(UNARGUED)
+        for line in unargued(name, tree)
     ] == []
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from modules import parse_modules
 from typed import call
 
-import lastgood
 from lastgood.cli.main import VERBS
 from lastgood.testing.checkpoints import CheckpointBuilder
 
-SOURCE = Path(lastgood.__file__).parent
 NAME = "lastgood.toml"
 CONFIG = f"""
 ledger = "ledger.db"
@@ -180,15 +179,10 @@ def test_a_configuration_that_changes_meanwhile_is_not_read_again(folder: Path) 
     assert target.pipeline.driver_check == ("true",)
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        yield str(file.relative_to(SOURCE)), ast.parse(file.read_text())
-
-
 def test_only_the_settings_open_it() -> None:
     parsers = {"tomllib", "CONFIG_NAME", "_read"}
     found = set()
-    for file, tree in trees():
+    for file, tree in parse_modules().items():
         for node in ast.walk(tree):
             imported = isinstance(node, ast.Import | ast.ImportFrom)
             names = {alias.name for alias in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
@@ -204,7 +198,7 @@ _EDGE = ("cli/", "library.py", "settings/")
 
 def test_below_the_edge_nobody_takes_a_target_that_is_not_resolved() -> None:
     found = []
-    for file, tree in trees():
+    for file, tree in parse_modules().items():
         if file.startswith(_EDGE):
             continue
         for node in ast.walk(tree):

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,14 +36,15 @@ from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
 from lastgood.checkpoint.state_reader import list_commits_needed, list_made_again, list_operators, look_into_stores
+from lastgood.storage.parallel import QUICK_SECONDS, open_threads
 from lastgood.storage.reading import Location, Storage
 
 BATCHES_DEFAULT = 10
 ALL_BATCHES = sys.maxsize
 """For `read_checkpoint(batches=…)`; `read_batches` parses every entry too, but does not hold them all."""
 
-_QUICK_SECONDS = 0.001
-"""A batch that takes less is read from memory, or nearly so."""
+_PARTS = 6
+"""So many parts of a checkpoint are read side by side."""
 _CHUNK = 64
 _BATCHES_AT_ONCE = 8192
 """So many are read by several threads before it is tried again whether one alone is quick."""
@@ -69,7 +70,7 @@ def read_checkpoint(storage: Storage, location: Location, *, batches: int = BATC
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
-    with _open_threads(storage.parallel) as pool:
+    with _open_threads(storage, storage.parallel) as pool:
         return _Reader(storage, location, pool).read(max(batches, 2))
 
 
@@ -98,38 +99,37 @@ def read_batches(storage: Storage, location: Location, batch_ids: Iterable[int])
     logs = _Logs(storage, location)
     ids = iter(batch_ids)
     first = list(itertools.islice(ids, 2 * storage.parallel))
-    yield from _read_at_once(logs, first, storage.parallel)
+    yield from _read_at_once(logs, first)
     while len(first) == 2 * storage.parallel:  # a long log
         yield from _read_while_quick(logs, ids)
         first = list(itertools.islice(ids, 2 * storage.parallel))
-        yield from _read_at_once(
-            logs, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)), storage.parallel
-        )
+        yield from _read_at_once(logs, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)))
 
 
 class _Logs:
     """Where the two records of a batch are read."""
 
     def __init__(self, storage: Storage, location: Location) -> None:
-        self._storage = storage
+        self.storage = storage
         self._offsets = location / OFFSETS
         self._commits = location / COMMITS
 
     def plan(self, batch_id: int) -> OffsetEntry | Damage | None:
-        return read_file(self._storage, self._offsets / str(batch_id), parse_offset_entry)
+        return read_file(self.storage, self._offsets / str(batch_id), parse_offset_entry)
 
     def commit(self, batch_id: int) -> CommitEntry | Damage | None:
-        return read_file(self._storage, self._commits / str(batch_id), parse_commit_entry)
+        return read_file(self.storage, self._commits / str(batch_id), parse_commit_entry)
 
 
-def _read_at_once(logs: _Logs, batch_ids: Iterable[int], parallel: int) -> Iterator[Batch]:
+def _read_at_once(logs: _Logs, batch_ids: Iterable[int]) -> Iterator[Batch]:
     """Batches in their order, which several threads read ahead."""
 
     def asked() -> Iterator[tuple[int, Future[OffsetEntry | Damage | None], Future[CommitEntry | Damage | None]]]:
         for batch_id in batch_ids:
             yield batch_id, pool.submit(logs.plan, batch_id), pool.submit(logs.commit, batch_id)
 
-    with _open_threads(parallel) as pool:
+    parallel = logs.storage.parallel
+    with _open_threads(logs.storage, parallel) as pool:
         for batch_id, plan, commit in _take_ahead(asked(), parallel):
             yield Batch(batch_id, plan.result(), commit.result())
 
@@ -150,7 +150,7 @@ def _read_while_quick(logs: _Logs, ids: Iterator[int]) -> Iterator[Batch]:
     while slow < 2 and (chunk := list(itertools.islice(ids, count))):
         began = time.perf_counter()
         batches = [Batch(batch_id, logs.plan(batch_id), logs.commit(batch_id)) for batch_id in chunk]
-        if time.perf_counter() - began > len(chunk) * _QUICK_SECONDS:
+        if time.perf_counter() - began > len(chunk) * QUICK_SECONDS:
             slow = slow + 1
         else:
             slow = 0
@@ -190,8 +190,8 @@ def _is_side_file(name: str, names: Collection[str] | None) -> bool:
 
 
 @contextmanager
-def _open_threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(count, thread_name_prefix="checkpoint")
+def _open_threads(storage: Storage, count: int, *, quick_seconds: float = QUICK_SECONDS) -> Iterator[Executor]:
+    pool = open_threads(storage, count, quick_seconds=quick_seconds)
     try:
         yield pool
     finally:
@@ -199,15 +199,15 @@ def _open_threads(count: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _Reader:
-    """Every part is conducted by a thread of its own, which gives its single requests to `pool`."""
+    """Where requests have to be waited for, each part is conducted by a thread, which gives single ones to `pool`."""
 
-    def __init__(self, storage: Storage, location: Location, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, storage: Storage, location: Location, pool: Executor) -> None:
         self._storage = storage
         self._location = location
         self._pool = pool
 
     def read(self, batches: int) -> Checkpoint:
-        with _open_threads(6) as parts:
+        with _open_threads(self._storage, _PARTS, quick_seconds=_PARTS * QUICK_SECONDS) as parts:
             root = parts.submit(self._root)
             query = parts.submit(read_file, self._storage, self._location / METADATA, parse_query_metadata)
             planned = parts.submit(self._log, OFFSETS, parse_offset_entry, batches)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_file
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage
 
 
@@ -48,7 +48,7 @@ def search_log(
     is_ordered = True
     low, high = 0, len(known)
     step = max(1, high // storage.parallel)
-    with ThreadPoolExecutor(storage.parallel) as pool:
+    with open_threads(storage) as pool:
         while low < high:
             samples = range(low, high, step)
             values = pool.map(lambda at: _measure(storage, location, known[at], measure), samples)

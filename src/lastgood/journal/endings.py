@@ -7,7 +7,6 @@ recovery wrote and removed is read from the plan that it keeps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -29,6 +28,7 @@ from lastgood.planning.steps import compute_digest, list_files_after, list_files
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
 from lastgood.signing import NO_KEYS, KeyRing, Signer
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage
 
 _T = TypeVar("_T")
@@ -91,7 +91,7 @@ def find_endings(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS
         StorageError: the storage does not answer (subclasses).
     """
     ids, look = list_recoveries(storage, checkpoint), partial(_find_ending, storage, checkpoint, keys)
-    with ThreadPoolExecutor(storage.parallel) as pool:
+    with open_threads(storage) as pool:
         found = [ending for ending in pool.map(look, ids) if ending is not None]
     return sorted(found, key=lambda ending: ending.at_ms)
 

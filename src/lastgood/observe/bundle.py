@@ -12,7 +12,7 @@ import os
 import platform
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -51,6 +51,7 @@ from lastgood.records.files import parse_records
 from lastgood.redaction import redact
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import (
     PARALLEL_LOCAL,
     PARALLEL_REMOTE,
@@ -220,7 +221,7 @@ def _describe_about(query: OpenQuery) -> dict[str, Any]:
 def _write(writer: BundleWriter, query: OpenQuery, failures: Sequence[Failure]) -> None:
     storage = query.storage
     tree = BundleTree(_name_roots(query.location))
-    with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
+    with open_threads(storage) as pool:
         _list_checkpoint(storage, query.location, tree, pool)
         chosen = _Chosen(query, tree)
         for contents in _ask_each(pool, chosen.contents, chosen.paths()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +19,7 @@ from lastgood.checkpoint.lz4 import find_corruption
 from lastgood.checkpoint.state import Loads, State, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
 from lastgood.query.prediction.unsound import Unsound
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -46,7 +46,7 @@ def find_unsound_state(
     checks = _Checks(storage, location)
     # What is read is settled before anything is, so that it is the same each time.
     asked = [(name, file, question) for name, (store, file) in loaded.items() for question in checks.of(store, file)]
-    with ThreadPoolExecutor(storage.parallel) as pool:
+    with open_threads(storage) as pool:
         answers = list(pool.map(lambda each: each[2](), asked))
     found: dict[str, Unsound] = {}
     for (name, file, _), wrong in zip(asked, answers, strict=True):

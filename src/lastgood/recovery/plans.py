@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +55,7 @@ from lastgood.sources.kafka.starting_offsets import offsets_to_json
 from lastgood.steps.step import Step
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
@@ -387,6 +387,6 @@ def _merge_starts(left: LeftBehind) -> Offsets:
 
 def _read_all(found: OpenQuery, paths: Iterable[str]) -> dict[str, bytes | None]:
     storage, wanted = found.storage, list(dict.fromkeys(paths))
-    with ThreadPoolExecutor(storage.parallel) as pool:
+    with open_threads(storage) as pool:
         contents = pool.map(lambda path: storage.read(found.location / path, limit=LOG_BYTES_MAX), wanted)
         return dict(zip(wanted, contents, strict=True))

@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +48,7 @@ from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, make_stubs
 from lastgood.redaction import redact_told
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Storage
 
 Tell = Callable[[str], None]
@@ -172,7 +172,7 @@ def _make_conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
 def _copy(then: Storage, found: OpenQuery, folder: Path) -> None:
     """Copy the logs as the plan leaves them; not the state, which may be large, and which the stub has not."""
     paths = list(_list_paths(then, found))
-    with ThreadPoolExecutor(then.parallel) as pool:
+    with open_threads(then) as pool:
         contents = pool.map(lambda path: then.read(found.location / path, limit=LOG_BYTES_MAX), paths)
         for path, content in zip(paths, contents, strict=True):
             if content is not None:

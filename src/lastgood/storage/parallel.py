@@ -8,12 +8,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastgood.errors import StorageError
+from lastgood.storage.reading import PARALLEL_REMOTE, Storage
 
 AnswerT = TypeVar("AnswerT")
+QUICK_SECONDS = 0.001
+"""A question that takes less is answered from memory, or nearly so."""
+_SLOW_IN_A_ROW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,54 @@ class Deadline:
     def left(self) -> float:
         """Seconds that are left; 0 when it has passed."""
         return max(0.0, self.monotonic - time.monotonic())
+
+
+class LazyThreads(ThreadPoolExecutor):
+    """Threads that begin once there is something to wait for.
+
+    A file of a local disk is read sooner than a thread has begun. So whoever asks reads it, until two questions in a
+    row have taken their time, as on a network share: those that come then go to threads.
+    """
+
+    def __init__(self, count: int, *, quick_seconds: float) -> None:
+        """Threads for `count` questions at once.
+
+        Args:
+            count: How many threads at most.
+            quick_seconds: A question that takes less is not worth a thread.
+        """
+        super().__init__(count, thread_name_prefix="lazy")
+        self._quick_seconds = quick_seconds
+        self._slow = 0
+
+    def submit(self, fn: Callable[..., AnswerT], /, *args: Any, **kwargs: Any) -> Future[AnswerT]:
+        """The answer, or who gives it."""
+        if self._slow >= _SLOW_IN_A_ROW:
+            return super().submit(fn, *args, **kwargs)
+        future: Future[AnswerT] = Future()
+        began = time.perf_counter()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is raised to who takes the answer
+            future.set_exception(error)
+        if time.perf_counter() - began > self._quick_seconds:
+            self._slow += 1
+        else:
+            self._slow = 0
+        return future
+
+
+def open_threads(storage: Storage, count: int | None = None, *, quick_seconds: float = QUICK_SECONDS) -> Executor:
+    """Threads for questions to one storage; they begin where there is something to wait for, as with a service.
+
+    Args:
+        storage: Who is asked.
+        count: How many threads at most; None: as many as pay off there.
+        quick_seconds: See `LazyThreads`.
+    """
+    if storage.parallel >= PARALLEL_REMOTE:
+        return ThreadPoolExecutor(count or storage.parallel, thread_name_prefix="storage")
+    return LazyThreads(count or storage.parallel, quick_seconds=quick_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from pathlib import Path
 
-import lastgood
+from modules import parse_modules
 
-SRC = Path(lastgood.__file__).parent
 OUTSIDE = ("lab", "spark/agent", "ledger/migrations")
 """What only tests and the demo start, what runs in the user's own process and may import nothing, generated history."""
 
@@ -45,9 +43,7 @@ FOREIGN = {
 
 
 def trees() -> dict[str, ast.Module]:
-    files = {file.relative_to(SRC).as_posix(): file for file in SRC.rglob("*.py")}
-    ours = {name: file for name, file in files.items() if not name.startswith(OUTSIDE)}
-    return {name: ast.parse(file.read_text()) for name, file in ours.items()}
+    return {name: tree for name, tree in parse_modules().items() if not name.startswith(OUTSIDE)}
 
 
 def methods(tree: ast.Module, name: str) -> set[str]:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import math
 import threading
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from lastgood.errors import StorageError
-from lastgood.storage.parallel import Deadline, ask_all, ask_one
+from lastgood.storage.parallel import Deadline, LazyThreads, ask_all, ask_one, open_threads
+from lastgood.storage.reading import PARALLEL_LOCAL, PARALLEL_REMOTE, Storage
 
 LONG = 60.0  # never reached in a test that passes
 
@@ -94,3 +98,26 @@ def test_threads_never_keep_the_process_alive() -> None:
         [lambda: threading.current_thread().daemon], parallel=1, deadline=Deadline.after(LONG), subject="x"
     )
     assert answers[0].value is True
+
+
+@pytest.mark.parametrize(("quick_seconds", "asked_here"), [(math.inf, 5), (-1.0, 2)])
+def test_threads_begin_once_there_is_something_to_wait_for(quick_seconds: float, asked_here: int) -> None:
+    with LazyThreads(2, quick_seconds=quick_seconds) as pool:
+        answerers = list(pool.map(lambda _: threading.get_ident(), range(5)))
+    assert [each == threading.get_ident() for each in answerers] == [True] * asked_here + [False] * (5 - asked_here)
+
+
+@pytest.mark.parametrize("quick_seconds", [math.inf, -1.0])
+def test_what_a_question_raises_is_raised_to_who_takes_its_answer(quick_seconds: float) -> None:
+    with LazyThreads(1, quick_seconds=quick_seconds) as pool:
+        futures = [pool.submit(int, "none") for _ in range(3)]
+        for future in futures:
+            with pytest.raises(ValueError, match="none"):
+                future.result()
+
+
+def test_a_service_is_asked_by_threads_from_the_beginning() -> None:
+    far = cast("Storage", SimpleNamespace(parallel=PARALLEL_REMOTE))
+    near = cast("Storage", SimpleNamespace(parallel=PARALLEL_LOCAL))
+    with open_threads(far) as there, open_threads(near) as here:
+        assert [isinstance(each, LazyThreads) for each in (there, here)] == [False, True]
