@@ -62,17 +62,34 @@ class LazyThreads(ThreadPoolExecutor):
         """The answer, or who gives it."""
         if self._slow >= _SLOW_IN_A_ROW:
             return super().submit(fn, *args, **kwargs)
-        future: Future[AnswerT] = Future()
         began = time.perf_counter()
         try:
-            future.set_result(fn(*args, **kwargs))
+            answer = fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - it is raised to who takes the answer
-            future.set_exception(error)
-        if time.perf_counter() - began > self._quick_seconds:
+            # No name is given to the future here: the error holds, by its traceback, all that is named on its way, and
+            # a future that holds the error would keep open what a question has opened.
+            return _make_failed(error)
+        finally:
+            self._note(time.perf_counter() - began)
+        return _make_answered(answer)
+
+    def _note(self, seconds: float) -> None:
+        if seconds > self._quick_seconds:
             self._slow += 1
         else:
             self._slow = 0
-        return future
+
+
+def _make_answered(answer: AnswerT) -> Future[AnswerT]:
+    future: Future[AnswerT] = Future()
+    future.set_result(answer)
+    return future
+
+
+def _make_failed(error: Exception) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
 
 
 def open_threads(storage: Storage, count: int | None = None, *, quick_seconds: float = QUICK_SECONDS) -> Executor:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import threading
+import weakref
 from types import SimpleNamespace
 from typing import cast
 
@@ -114,6 +117,26 @@ def test_what_a_question_raises_is_raised_to_who_takes_its_answer(quick_seconds:
         for future in futures:
             with pytest.raises(ValueError, match="none"):
                 future.result()
+
+
+def test_what_a_question_that_failed_has_opened_is_let_go_at_once() -> None:
+    class File:
+        pass
+
+    opened: list[weakref.ref[File]] = []
+
+    def fail() -> None:
+        file = File()
+        opened.append(weakref.ref(file))
+        raise StorageError("no such thing")
+
+    gc.disable()
+    try:
+        with LazyThreads(1, quick_seconds=math.inf) as pool, contextlib.suppress(StorageError):
+            pool.submit(fail).result()
+        assert opened[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_service_is_asked_by_threads_from_the_beginning() -> None:
