@@ -229,3 +229,20 @@ def test_name_that_is_no_text_is_no_location(tmp_path: Path) -> None:
     assert r"a\udc80b: the location is not understood" in told.out
     assert r"/all/a\200b'" in told.out
     assert "good" in told.out
+
+
+def test_half_a_character_in_a_log_or_a_name_ends_no_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON can hold one, and so can the name of a file; no encoding can write it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    query.plan()
+    for entry in (tmp_path / "chk/offsets").glob("[0-9]"):
+        entry.write_text(entry.read_text().replace('"orders"', r'"orders\ud800"'))
+    (tmp_path / "chk/offsets/\udc80").write_text("x")
+    made = call("plan", "chk", "--goal", "replan", "--accept", "duplicates,loss", "-o", "plan.json", "--format", "json")
+    assert made.code == 0, made
+    assert r"orders\ud800" in Path("plan.json").read_text()
+    done = call("apply", "plan.json", "--driver-is-dead", "--format", "json")
+    assert (done.code, done.json.get("state")) == (0, "applied"), done
