@@ -79,9 +79,10 @@ class Asked:
             >>> Asked("chk").command("undo", "20261121-160058-7f3a")
             'lastgood undo 20261121-160058-7f3a --checkpoint chk'
         """
-        query: tuple[object, ...] = (self.target, *options)
+        target = make_typeable(self.target)
+        query: tuple[object, ...] = (target, *options)
         if verb in BY_ID:
-            query = (*options, "--checkpoint", self.target)
+            query = (*options, "--checkpoint", target)
         said = _leave_out_said_anew(split_options(self._said(verb, options)), options)
         return format_command_line(*verb.split(), *query, *said)
 
@@ -186,6 +187,19 @@ def _leave_out_said_anew(said: Iterable[tuple[str, ...]], options: tuple[object,
     for option in said:
         if option[0] in _REPEATABLE or option[0] not in options:
             yield from option
+
+
+def make_typeable(place: str) -> str:
+    """A location as it can stand in a command line: a relative one is taken for no option, and for no secret.
+
+    Example:
+        >>> make_typeable("-old/chk"), make_typeable("token=5/chk"), make_typeable("/lake/token=5")
+        ('./-old/chk', './token=5/chk', '/lake/token=5')
+    """
+    first = place.partition("/")[0]
+    if place.startswith("-") or ("=" in first and ":" not in first):
+        return f"./{place}"
+    return place
 
 
 def split_options(words: Iterable[str]) -> list[tuple[str, ...]]:

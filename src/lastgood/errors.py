@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import enum
 import re
-import shlex
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 from lastgood.redaction import redact
 from lastgood.values import JsonValue
-from lastgood.visible import shorten
+from lastgood.visible import join_words, shorten
 from lastgood.written import redact_command
 
 _PID_MAX = 2**31 - 1
@@ -29,20 +28,26 @@ class Retry(enum.Enum):
     AFTER_CHANGE = "after_change"  # works once the user has changed what `next` names
 
 
-def format_command_line(*words: object) -> str:
+class CommandLine(str):
+    """A command that was put together word by word, and has lost its secrets so: as one text it would lose more."""
+
+    __slots__ = ()
+
+
+def format_command_line(*words: object) -> CommandLine:
     """A call of lastgood that can be pasted into a shell, whatever its words hold; without secrets.
 
     Example:
         >>> format_command_line("inspect", "/lake/my orders", "--batch", 7)
         "lastgood inspect '/lake/my orders' --batch 7"
     """
-    return shlex.join(["lastgood", *redact_command([*map(str, words)])])
+    return CommandLine(join_words(["lastgood", *redact_command([*map(str, words)])]))
 
 
 def make_owner_command(place: str) -> str | None:
     """The command that shows whose a file of this machine is; None for a place that is no path."""
     if place.startswith("/"):
-        return shlex.join(["ls", "-ld", place])
+        return join_words(["ls", "-ld", place])
     return None
 
 
@@ -91,6 +96,8 @@ class Otherwise(JsonValue):
 def _redact(text: object) -> str | None:
     if text is None:
         return None
+    if isinstance(text, CommandLine):
+        return text
     return redact(str(text))
 
 

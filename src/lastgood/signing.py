@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from lastgood.asked import make_typeable
 from lastgood.errors import LastgoodError, Retry, format_command_line
 from lastgood.storage.location import Location
 from lastgood.values import JsonValue, ShapeError, make_form
@@ -261,7 +262,7 @@ class Signer:
     @property
     def next_command(self) -> str:
         """What signs it, once a person has looked."""
-        return f"look at it; if it is your own: {format_command_line('key', 'sign', self.target)}"
+        return f"look at it; if it is your own: {format_command_line('key', 'sign', make_typeable(self.target))}"
 
 
 def name_place(checkpoint: Location) -> str:

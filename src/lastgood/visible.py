@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,8 @@ _HIDDEN = (
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1: escapes, line ends, backspaces
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # no width, line ends, and what turns the order of reading
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # byte order mark, annotations, tags
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # shown by nobody, as a soft hyphen or a filler
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff"
     "\ud800-\udfff"  # half a character, which no encoding can write
 )
 _UNSAFE = re.compile(f"[{_HIDDEN}]")
@@ -98,6 +101,34 @@ def make_visible(text: str) -> str:
 def make_lines_visible(text: str) -> str:
     """As `make_visible`, but line ends stay: for a page, whose lines are its own."""
     return "\n".join(map(make_visible, text.split("\n")))
+
+
+def join_words(words: Iterable[str]) -> str:
+    r"""A command line whose every character is seen, and that a shell takes for these very words.
+
+    What `make_visible` would show as an escape stands there in `$'…'`, byte by byte, which names the same file in any
+    locale: so bash, zsh, ksh and every shell of POSIX 2024 read it.
+
+    Example:
+        >>> print(join_words(["rm", "it's mine", "a\x1b[2J\u202eb"]))
+        rm 'it'"'"'s mine' $'a\033[2J\342\200\256b'
+    """
+    return " ".join(map(_quote, words))
+
+
+def _quote(word: str) -> str:
+    if _UNSAFE.search(word) is None:
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{_UNSAFE.sub(_escape_for_shell, plain)}'"
+
+
+def _escape_for_shell(found: re.Match[str]) -> str:
+    char = found[0]
+    # As Python shows a byte of a name that is no UTF-8.
+    is_byte = "\udc80" <= char <= "\udcff"
+    raw = char.encode(errors="surrogateescape" if is_byte else "surrogatepass")
+    return "".join(f"\\{byte:03o}" for byte in raw)
 
 
 def format_json_line(value: Any) -> str:

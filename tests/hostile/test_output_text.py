@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile.attacker import call
 
 from lastgood.cli.output import make_console, make_styled, print_json
 from lastgood.cli.timeline import open_timeline
@@ -26,6 +27,7 @@ EVIL = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt.\u2066\u200b\u061c\ufeff\x7f\r\
 SHOWN = r"a\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt.\u2066\u200b\u061c\ufeff\x7f\r\nb [bold]x[/bold] [/] :bug: \udc80"
 BAD = [chr(each) for each in (*range(0x20), *range(0x7F, 0xA0), 0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F))]
 BAD += [chr(each) for each in (*range(0x2060, 0x2070), 0xFEFF, 0xD800, 0xDFFF, 0xE0041)]
+BAD += [chr(each) for each in (0xAD, 0x34F, 0x115F, 0x17B5, 0x180E, 0x3164, 0xFFA0, 0x1BCA1, 0x1D175, 0xE0101)]
 
 
 @pytest.mark.parametrize("char", BAD)
@@ -183,3 +185,64 @@ def test_no_code_in_a_table_ends_its_cell(text: str) -> None:
 def test_text_at_the_beginning_of_a_line_is_no_list_and_no_line(text: str) -> None:
     assert re.match(r"[-+=]|\d+[.)]", _escape_text(text)) is None
     assert _escape_text(text).replace("\\", "") == text
+
+
+_ODD_NAMES = ("a\nb", "a\x1b[2J", "\u202etxt", "a\u200bb", "it's\t\\n", "-rf", "--sink", "token=5", "$HOME")
+
+
+def _pasted(line: str) -> list[str]:
+    """The words that a shell makes of what a person has copied from the terminal."""
+    told = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
+    return [os.fsdecode(word) for word in told.split(b"\0")[:-1]]
+
+
+@pytest.mark.parametrize("name", _ODD_NAMES)
+def test_printed_command_names_the_very_file_whatever_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attacker who names a checkpoint, or a folder above it, would have another one looked at."""
+    monkeypatch.chdir(tmp_path)
+    query = CheckpointBuilder(tmp_path / name / "chk")
+    query.run(3)
+    query.plan()
+    relative = f"{name}/chk"
+    for verb in ("status", "diagnose", "plan", "inspect --batch 99", "verify"):
+        told = call(*verb.split(), "--", relative)
+        commands = re.findall(r"^ *(?:next +)?(lastgood [a-z].*)$", f"{told.out}{told.err}", re.MULTILINE)
+        for line in commands:
+            assert line.isprintable()
+            places = [word for word in _pasted(line) if word.endswith("/chk")]
+            assert {Path(place).absolute() for place in places} <= {tmp_path / relative}, line
+            assert not any(place.startswith("-") for place in places), line
+        assert commands or verb in ("plan", "verify")
+
+
+def test_name_that_is_no_text_is_no_location(tmp_path: Path) -> None:
+    """A plan could not name it; beside others it is told, and they are shown."""
+    for name in ("a\udc80b", "good"):
+        CheckpointBuilder(tmp_path / "all" / name).run(3)
+    for verb in ("status", "plan", "recover", "backup create"):
+        told = call(*verb.split(), tmp_path / "all/a\udc80b")
+        assert (told.code, "LOCATION_INVALID" in told.err) == (13, True)
+    told = call("status", tmp_path / "all")
+    assert told.code == 1
+    assert r"a\udc80b: the location is not understood" in told.out
+    assert r"/all/a\200b'" in told.out
+    assert "good" in told.out
+
+
+def test_half_a_character_in_a_log_or_a_name_ends_no_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON can hold one, and so can the name of a file; no encoding can write it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    query.plan()
+    for entry in (tmp_path / "chk/offsets").glob("[0-9]"):
+        entry.write_text(entry.read_text().replace('"orders"', r'"orders\ud800"'))
+    (tmp_path / "chk/offsets/\udc80").write_text("x")
+    made = call("plan", "chk", "--goal", "replan", "--accept", "duplicates,loss", "-o", "plan.json", "--format", "json")
+    assert made.code == 0, made
+    assert r"orders\ud800" in Path("plan.json").read_text()
+    done = call("apply", "plan.json", "--driver-is-dead", "--format", "json")
+    assert (done.code, done.json.get("state")) == (0, "applied"), done

@@ -335,3 +335,82 @@ def test_rows_of_another_query_stay_in_a_table_that_both_write(attacker: Attacke
             told = call(*words, "--sink", shared)
             assert told.condition in ("SINK_NOT_NAMED", "PLAN_NOT_OF_THIS_PLACE"), told
     assert tree(shared) == before
+
+
+AGENT = b"spark.driver.extraJavaOptions -javaagent:/lake/evil.jar\n"
+MINE = b"spark.app.name orders\nspark.hadoop.fs.s3a.secret.key hunter2\n"
+STARTS = b'spark.orders.start {"orders":{"0":7,"1":7}}\n'
+VIA = 'via = "app-config"\nstart_file = "{}"\nstart_form = "spark-defaults"\nstart_key = "spark.orders.start"'
+
+
+def begun_with(attacker: Attacker, plan: Told, file: Path, content: bytes, key: str = "spark.orders.start") -> Path:
+    """A repair that would leave this in the application's own file."""
+    forged = writing(plan, file, content)
+    forged["options"]["start_file"] |= {"form": "spark-defaults", "key": key}
+    forged = parsed(forged)
+    room = attacker.place(forged)
+    attacker.seal(forged)
+    return room
+
+
+def configure_via(attacker: Attacker, file: Path) -> None:
+    query = f'command = ["true"]\ncheckpoint = "{attacker.checkpoint}"'
+    Path("lastgood.toml").write_text(f"[pipeline.orders]\n{query}\n[pipeline.orders.policy]\n{VIA.format(file)}\n")
+
+
+@pytest.mark.parametrize("verb", ["recover", "run", "apply", "undo"])
+@pytest.mark.parametrize("said", [None, MINE], ids=["no file", "a file"])
+@pytest.mark.parametrize(
+    "content",
+    [MINE + AGENT + STARTS, AGENT, STARTS, MINE + b'spark.orders.start {"a -javaagent:/lake/evil.jar":{"0":7}}\n'],
+    ids=["more", "other", "less", "no topic"],
+)
+def test_plan_of_the_lake_changes_nothing_in_a_named_file_but_where_the_application_starts(
+    attacker: Attacker, plan: Told, tmp_path: Path, content: bytes, said: bytes | None, verb: str
+) -> None:
+    """It may hold all options of the application, and what its driver loads."""
+    file = tmp_path / "here/spark-defaults.conf"
+    if said is not None:
+        file.write_bytes(said)
+    if content == STARTS and said is None:
+        content += AGENT
+    configure_via(attacker, file)
+    told = asked(attacker, begun_with(attacker, plan, file, content), verb)
+    assert told.code in (2, 3, 54), told
+    assert "changes more of a file" in told.out
+    assert (file.read_bytes() if file.exists() else None) == said
+
+
+def test_nor_does_taking_one_back(attacker: Attacker, plan: Told, tmp_path: Path) -> None:
+    """What is said to be the backup lies in the lake as well."""
+    file = tmp_path / "here/spark-defaults.conf"
+    file.write_bytes(MINE + AGENT)
+    room = begun_with(attacker, plan, file, MINE + STARTS)
+    file.write_bytes(MINE + STARTS)
+    configure_via(attacker, file)
+    attacker.note(room, "applying")
+    attacker.keep(room, "start-file", MINE + AGENT)
+    for verb in ("undo", "recover", "run"):
+        assert "changes more of a file" in asked(attacker, room, verb).out
+    assert file.read_bytes() == MINE + STARTS
+
+
+@pytest.mark.parametrize("key", ["spark.orders.start", "spark.app.name"])
+@pytest.mark.parametrize("is_configured", [True, False], ids=["policy", "option"])
+def test_key_is_that_which_is_named_and_no_other_line_is_lost(
+    attacker: Attacker, plan: Told, tmp_path: Path, key: str, is_configured: bool
+) -> None:
+    file = tmp_path / "here/spark-defaults.conf"
+    file.write_bytes(MINE)
+    kept = b"".join(line for line in MINE.splitlines(keepends=True) if not line.startswith(key.encode()))
+    content = kept + key.encode() + b' {"orders":{"0":7,"1":7}}\n'
+    room = begun_with(attacker, plan, file, content, key)
+    words: list[object] = ["apply", room / "plan.json", DEAD, "--format", "json"]
+    if is_configured:
+        configure_via(attacker, file)
+    else:
+        words += ["--start-file", file]
+    told = call(*words)
+    is_right = key == "spark.orders.start"
+    assert (told.code == 0) is is_right, told
+    assert file.read_bytes() == (content if is_right else MINE)

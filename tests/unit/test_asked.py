@@ -9,6 +9,8 @@ from lastgood import asked
 from lastgood.asked import Asked
 from lastgood.cli.evidence import add_evidence_options
 from lastgood.cli.main import VERBS, lastgood
+from lastgood.errors import LastgoodError
+from lastgood.observe.evidence import EvidenceOptions
 
 QUERY = Asked(
     "/lake/my chk",
@@ -104,3 +106,12 @@ def test_the_application_is_started_on_its_checkpoint_with_what_run_takes() -> N
     assert Asked("orders.clicks", said).make_run_command("/lake/chk") == "lastgood run orders"
     two = Asked(evidence=("--sink", "a", "--sink", "b")).make_run_command("/lake/chk")
     assert two == "lastgood run --checkpoint /lake/chk -- COMMAND"
+
+
+def test_relative_place_is_taken_for_no_option_and_for_no_secret() -> None:
+    words = EvidenceOptions(sinks=("--sink/t", "token=5/t")).words()
+    told = Asked("-old/chk", words).command("plan")
+    assert told == "lastgood plan ./-old/chk --sink ./--sink/t --sink ./token=5/t"
+    error = LastgoodError("it is so", subject="/lake/token=5/chk", next=Asked("/lake/token=5/chk").command("status"))
+    assert error.subject == "/lake/token=***"
+    assert error.next == "lastgood status /lake/token=5/chk"

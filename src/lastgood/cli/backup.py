@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from lastgood.asked import make_typeable
 from lastgood.cli.once import OnceGroup
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.times import format_clock
@@ -70,7 +71,7 @@ def create(target: str, *, retain_ms: int | None, ledger: str | None, output_for
     out.print(make_styled("backed up ", (made.id, "bold"), told))
     for line in take_first_lines(f"removed {each.id}" for each in removed):
         out.print(line)
-    out.print(f"Restore it with: {format_command_line('backup', 'restore', target, '--from', made.id)}")
+    out.print(f"Restore it with: {format_command_line('backup', 'restore', make_typeable(target), '--from', made.id)}")
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lastgood.asked import make_typeable
 from lastgood.cli.goals import add_goal_options
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
@@ -109,7 +110,9 @@ def plan(
     options = [*(["--prove"] if prove else []), "-o", file]
     next_command = carry_out(made, file, target.config)
     if made.needs:
-        again = format_command_line("plan", target.typed, *wanted.words(), "--accept", made.price, *options)
+        again = format_command_line(
+            "plan", make_typeable(target.typed), *wanted.words(), "--accept", made.price, *options
+        )
         next_command = f"Accept what it costs with: {again}"
     out.print(f"Saved {file}. {next_command}")
     print_nothing_changed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.said import list_options_said
 from lastgood.errors import UsageError, format_command_line
-from lastgood.visible import take_excerpt, take_first_lines
+from lastgood.visible import join_words, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from lastgood.diagnosis.findings import Finding
@@ -214,7 +213,7 @@ def _print_check(prepared: Prepared, output_format: str) -> None:
         if isinstance(fact, str):
             shown = fact
         else:
-            shown = shlex.join(fact or ["-"])
+            shown = join_words(fact or ["-"])
         out.print(f"{label:<12} {shown}")
     part = take_excerpt(warnings)
     for finding in part.shown:

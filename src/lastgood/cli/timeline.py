@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import singledispatch
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from lastgood.cli.output import make_styled
 from lastgood.supervise import events
-from lastgood.visible import take_first_lines
+from lastgood.visible import join_words, take_first_lines
 
 Listener = Callable[[events.Event], None]
 
@@ -95,7 +94,7 @@ def _(event: events.Started) -> list[Text]:
         return [make_styled(("started", "bold"), f"     again, as process {event.pid}")]
     using = ", ".join(filter(None, (event.python, event.java)))
     return [
-        make_styled(("started", "bold"), f"     {shlex.join(event.command)}"),
+        make_styled(("started", "bold"), f"     {join_words(event.command)}"),
         _format_more(f"process {event.pid}{', ' + using if using else ''}", "dim"),
         _format_more(f"its output: {event.log}", "dim"),
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lastgood.asked import make_typeable
 from lastgood.cli.batches import print_summary
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
@@ -111,7 +112,7 @@ def verify(
         if options:
             raise UsageError(
                 f"{options[0]} goes with --data",
-                next=format_command_line("verify", target, "--data", *list_options_said()),
+                next=format_command_line("verify", make_typeable(target), "--data", *list_options_said()),
             )
         return _verify_logs(target, output_format)
     from lastgood.audit.spark_job import SparkSubmit
@@ -129,7 +130,7 @@ def verify(
         raise UsageError(
             f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
-            next=format_command_line("verify", target, "--data", *list_options_said("--data"), *lacking),
+            next=format_command_line("verify", make_typeable(target), "--data", *list_options_said("--data"), *lacking),
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
     with show_stages() as tell:

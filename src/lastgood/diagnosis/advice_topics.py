@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from lastgood.checkpoint.lines import Json
@@ -11,6 +10,7 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.pace import format_time
 from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
+from lastgood.visible import join_words
 
 RETENTION_DEFAULT_MS = 7 * 86_400_000
 """Kafka's `log.retention.hours`: a weekend, a holiday, and somebody who is ill."""
@@ -44,7 +44,7 @@ def _advise_on_copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterat
         name,
         f"If the broker with a partition of {name} loses its disk, what no batch has read of it is lost for good.",
         {"topic": name, "replication_factor": topic.replication_factor},
-        shlex.join([*command, "--reassignment-json-file", "REPLICAS.json", "--execute"]),
+        join_words([*command, "--reassignment-json-file", "REPLICAS.json", "--execute"]),
     )
 
 
@@ -166,4 +166,4 @@ def _make_setting_command(kafka: KafkaFacts, name: str, key: str, value: int) ->
     """The command that changes a setting of a topic."""
     entity = ["--entity-type", "topics", "--entity-name", name]
     server = ["kafka-configs.sh", "--bootstrap-server", kafka.bootstrap]
-    return shlex.join([*server, *entity, "--alter", "--add-config", f"{key}={value}"])
+    return join_words([*server, *entity, "--alter", "--add-config", f"{key}={value}"])

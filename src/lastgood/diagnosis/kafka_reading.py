@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from lastgood.query.spans import SourceStand, Span, list_spans, list_stands
 from lastgood.query.topics import find_recorded_ids
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Offsets, Ranges
+from lastgood.visible import join_words
 
 _SHOWN_MAX = 4
 
@@ -122,7 +122,7 @@ class KafkaReading:
 
     def topics_command(self, *words: str) -> str:
         """A line of Kafka's own tool."""
-        return shlex.join(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
+        return join_words(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
 
 
 def list_readings(observed: Observation, restart: Restart) -> Iterator[KafkaReading]:

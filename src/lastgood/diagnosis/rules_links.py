@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
+from lastgood.visible import join_words
 
 CHECKPOINT_HAS_LINKS = Condition(
     "CHECKPOINT_HAS_LINKS",
@@ -58,4 +58,4 @@ def find_links(observed: Observation) -> Iterator[Finding]:
 
 def make_listing_command(path: str) -> str:
     """The command that shows a link, and whose it is."""
-    return shlex.join(["ls", "-ld", path])
+    return join_words(["ls", "-ld", path])

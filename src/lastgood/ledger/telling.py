@@ -156,7 +156,7 @@ def _make_failure(record: Record, failure: RecordedFailure) -> FailureSeen:
     told = record.run_id or json.dumps(record.to_json(), sort_keys=True, default=str)
     shown = redact_failure(dataclasses.asdict(failure))
     return FailureSeen(
-        failure_id=hashlib.sha256(f"{record.kind} {told}".encode()).hexdigest()[:32],
+        failure_id=hashlib.sha256(f"{record.kind} {told}".encode(errors="surrogatepass")).hexdigest()[:32],
         kind=record.kind,
         recorded_at_ms=record.recorded_at_ms,
         query_id=record.query_id,

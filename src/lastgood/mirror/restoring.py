@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lastgood.asked import make_typeable
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
@@ -203,7 +204,6 @@ def make_mirror_unsigned_error(signer: Signer, typed: str, location: Location) -
     """The error where there is a key, and a checkpoint is to come back from a mirror, which nobody signs."""
     error = signer.missing(locate_mirror(location), "a mirror, which is as much worth as the logs that it copies")
     error.effect = "nothing was written"
-    error.next = (
-        f"{format_command_line('backup', 'restore', typed, '--from', 'last')}, or --unsigned-mirror if you trust it"
-    )
+    restore = format_command_line("backup", "restore", make_typeable(typed), "--from", "last")
+    error.next = f"{restore}, or --unsigned-mirror if you trust it"
     return error

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from lastgood.asked import Asked
+from lastgood.asked import Asked, make_typeable
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.redaction import hide_login
 from lastgood.settings.target import Target, find_known_here
@@ -67,7 +67,7 @@ class EvidenceOptions:
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
-        given = [("--sink", hide_login(sink)) for sink in self.sinks]
+        given = [("--sink", make_typeable(hide_login(sink))) for sink in self.sinks]
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]

@@ -177,7 +177,7 @@ class Plan(JsonValue):
         whole: dict[str, Any] = {**told, "checksum": compute_checksum(told)}
         if keys:
             whole = Signer.at(keys, resolve_location(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
-        return json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(whole, indent=1, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
     def accept(self, waivers: tuple[Waiver, ...]) -> Plan:
         """The same with these waivers given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lastgood.steps.step import Rank, Step, Turn
+from lastgood.steps.step import Rank, Step, Turn, WrittenOutside
 from lastgood.storage.location import LocationInvalidError, resolve_location
 from lastgood.values import make_form
 
@@ -44,9 +44,9 @@ class StartFileStep(Step):
         return Turn.OUTSIDE, 0, 0, self.path
 
     @property
-    def file_outside(self) -> str:
+    def outside(self) -> WrittenOutside:
         """It is the file outside."""
-        return self.path
+        return WrittenOutside(self.path, self.before, self.after)
 
 
 def _require_location(path: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from lastgood.sources.files.facts import FileFacts, WrittenAgain
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
+from lastgood.visible import join_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,4 +241,4 @@ def _has_run_without_data(checkpoint: Checkpoint) -> bool:
 
 def make_removal_command(location: str, name: str) -> str:
     """The command that removes a file on a local disk; `name` is its path below `location`."""
-    return shlex.join(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])
+    return join_words(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])

@@ -44,7 +44,13 @@ from lastgood.recovery.outage import decide_after_outage, find_outage
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.start_file import StartFileNotNamedError
 from lastgood.recovery.topic_notes import note_before_first_start, note_topics
-from lastgood.recovery.warrant import FileNotNamedError, Named, SinkNotNamedError, warrant_out_of_lake
+from lastgood.recovery.warrant import (
+    FileNotNamedError,
+    Named,
+    PlanNotAllowedError,
+    SinkNotNamedError,
+    warrant_out_of_lake,
+)
 from lastgood.recovery.whereabouts import note_made
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target, require_known
@@ -64,6 +70,7 @@ _FOR_A_PERSON = (
     StartFileNotNamedError,
     SinkNotNamedError,
     FileNotNamedError,
+    PlanNotAllowedError,
     PlanNotOfThisPlaceError,
     DriverNotProvenDeadError,
 )

@@ -440,7 +440,7 @@ def compute_listing_digest(storage: Storage, location: Location, folder: str, hi
     """What tells whether a folder of the logs holds other entries than before; what is hidden does not count."""
     names = {name for name in storage.names(location) or () if not name.startswith(".")}
     names -= {path.removeprefix(f"{folder}/") for path in hidden if path.startswith(f"{folder}/")}
-    return compute_digest("\n".join(sorted(names)).encode()) or ""
+    return compute_digest("\n".join(sorted(names)).encode(errors="surrogatepass")) or ""
 
 
 def list_log_folders(storage: Storage, checkpoint: Location) -> list[str]:

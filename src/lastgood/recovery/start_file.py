@@ -12,17 +12,22 @@ from lastgood.planning.draft import StartEdit
 from lastgood.planning.plan import Plan
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import compute_digest, list_files_outside
+from lastgood.redaction import redact
+from lastgood.sources.kafka.java_properties import parse_properties
 from lastgood.sources.kafka.start_files import FILE_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.visible import take_excerpt
+
+_NAMES_SHOWN = 5
 
 
 def make_start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, ...]:
     """The step that writes the file; none if it says so already.
 
     Raises:
-        UsageError: the file lies in the checkpoint, is a folder, a link or too large, or holds what would be lost
-            (subclasses).
+        UsageError: the file lies in the checkpoint, is a folder, a link or too large, or holds secrets, or what would
+            be lost (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
     file = parse_location(edit.file.location)
@@ -43,6 +48,12 @@ def make_start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileSt
     before = None
     if found is not None:
         before = storage.read(file, limit=FILE_BYTES_MAX)
+    secrets = _list_secrets(before or b"")
+    if secrets:
+        shown = take_excerpt(secrets, _NAMES_SHOWN).in_a_line
+        raise _make_refused_error(
+            edit, f"what nobody else may read: {shown}", "a file without any: it is copied beside the checkpoint"
+        )
     after = edit.file.content(before, edit.offsets)
     if before == after:
         return ()
@@ -81,6 +92,20 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
                 expected="start_file in lastgood.toml, or --start-file, if it is the application's own file",
                 effect="nothing has been changed",
             )
+
+
+def _list_secrets(content: bytes) -> list[str]:
+    """What a file holds that no copy of it in a plan, or beside a checkpoint, may hold: by its name, or its line."""
+    try:
+        properties = parse_properties(content)
+    except UsageError:  # told by who reads it as one
+        properties = {}
+    told = {name: f"{name}={value}" for name, value in properties.items()}
+    found = [name for name, line in told.items() if redact(line) != line]
+    if found:
+        return found
+    lines = content.decode("utf-8", "replace").splitlines()
+    return [f"line {number}" for number, line in enumerate(lines, 1) if redact(line) != line]
 
 
 def _resolve_links(location: Location) -> Location:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
@@ -20,7 +21,7 @@ from lastgood.journal.room import PlanNotOfThisPlaceError, Room
 from lastgood.observe.broker import is_file_of_facts
 from lastgood.observe.evidence import EvidenceOptions, parse_options
 from lastgood.planning.plan import Plan, PlanInvalidError
-from lastgood.planning.steps import list_files_after, list_files_outside
+from lastgood.planning.steps import compute_digest, list_files_after, list_files_outside
 from lastgood.recovery.start_file import require_named
 from lastgood.recovery.whereabouts import Note, recall_plan
 from lastgood.redaction import hide_login
@@ -28,7 +29,9 @@ from lastgood.settings.config import Config
 from lastgood.settings.target import find_target_at
 from lastgood.signing import KeyRing
 from lastgood.sinks.opening import normalise_sink
-from lastgood.steps.written_file import LOG_BYTES_MAX
+from lastgood.sources.kafka.start_files import StartFile, StartForm
+from lastgood.steps.step import WrittenOutside
+from lastgood.steps.written_file import LOG_BYTES_MAX, OUTSIDE
 from lastgood.storage.reading import Location, LocationInvalidError, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
@@ -61,7 +64,10 @@ class FileNotNamedError(UsageError):
 
 
 class PlanNotAllowedError(UsageError):
-    """A plan that was not made here touches what nobody has named here, and nobody has said that it may."""
+    """A plan that was not made here touches what nobody has named here, and nobody has said that it may.
+
+    Of one that lies beside a checkpoint nobody can: it changes more of the application's file than where it starts.
+    """
 
     condition = "PLAN_NOT_ALLOWED"
 
@@ -204,6 +210,7 @@ def warrant_out_of_lake(
         StartFileNotNamedError: it would write a file outside of the checkpoint that nobody has named here.
         FileNotNamedError: it was begun on another machine, and goes by a file there.
         SinkNotNamedError: it goes by a sink that nobody has named here, or changes rows of another query.
+        PlanNotAllowedError: it changes more of a file outside than where the application starts.
     """
     storage = open_writable(location)
     room = Room(location, recovery, storage, keys)
@@ -221,10 +228,62 @@ def warrant_out_of_lake(
             _require_files_named(plan, evidence)
         return Warrant(plan, plan, _find_looked_here(plan, evidence), is_own=True, is_signed=True)
     require_named(plan, named.files(location, note))
+    _require_only_start(plan, room, named.config)
     evidence = replace(evidence, sinks=tuple(_list_named_sinks(plan, evidence.sinks)))
     _require_own_rows(plan, own | {evidence.txn_app_id or ""})
     here = plan.said_here(str(location), evidence.words())
     return Warrant(here, plan, evidence, is_own=False, is_signed=is_signed)
+
+
+def _require_only_start(plan: Plan, room: Room, config: Config) -> None:
+    """See that a plan of the lake changes nothing in the file that is named here but where the application starts.
+
+    Such a file may hold all options of the application, and what its driver loads; its name is all that was said here.
+    Both contents are known by their digests, which no later write can change.
+
+    Raises:
+        PlanNotAllowedError: it changes more, or nobody can tell.
+        ConfigError: the configuration is broken.
+        StorageError: the file cannot be read (subclasses).
+    """
+    for step in plan.steps:
+        if step.outside is None:
+            continue
+        before = _read_as_found(step.outside, room)
+        edit = _choose_edit(plan, step.outside, config)
+        is_known = compute_digest(before) == step.outside.before
+        if edit is None or not is_known or not edit.is_all_that_changes(before, step.outside.after):
+            raise PlanNotAllowedError(
+                "a plan that lies beside the checkpoint changes more of a file than where the application starts",
+                subject=step.outside.location,
+                found=f"recovery {plan.recovery} of {plan.checkpoint}",
+                expected="nothing but the offsets, in the form and under the key that are named here",
+                effect="nothing has been changed",
+            )
+
+
+def _read_as_found(written: WrittenOutside, room: Room) -> bytes | None:
+    """What the file held when the plan was made: it does so still, or that is kept beside the checkpoint."""
+    if written.before is None:
+        return None
+    file = parse_location(written.location)
+    content = open_storage(file).read(file, limit=LOG_BYTES_MAX)
+    if compute_digest(content) == written.before:
+        return content
+    return room.storage.read(room.before / OUTSIDE, limit=LOG_BYTES_MAX)
+
+
+def _choose_edit(plan: Plan, written: WrittenOutside, config: Config) -> StartFile | None:
+    """How the file says where the application starts: as its policy has it; else as the plan says it."""
+    configured = config.policy_of(plan.checkpoint).via
+    wanted = parse_location(written.location).identity
+    if configured is not None and parse_location(configured.location).identity == wanted:
+        return configured
+    told: Any = plan.options.get("start_file")
+    try:
+        return StartFile(written.location, StartForm(told["form"]), told["key"])
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError):
+        return None
 
 
 def _find_looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:

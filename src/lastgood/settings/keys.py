@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from lastgood.settings.config import Config
 from lastgood.signing import NO_KEYS, KeyRing, Signer, format_keys, parse_keys
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import make_private
+from lastgood.visible import join_words
 
 FILE_VARIABLE, TEXT_VARIABLE = "LASTGOOD_KEY_FILE", "LASTGOOD_KEY"
 _BYTES_MAX = 64 * 1024
@@ -264,7 +264,7 @@ def _make_refused_error(file: Path, found: str, expected: str) -> KeyFileOpenErr
     sentence, then = "a file of keys is not safe where it lies", make_owner_command(str(file))
     if found.startswith("mode"):
         sentence = "others can read the file of keys"
-        close = shlex.join(["chmod", "600", str(file)])
+        close = join_words(["chmod", "600", str(file)])
         then = f"{close}; if others may have read it: {format_command_line('key', 'rotate', file)}"
     return KeyFileOpenError(
         sentence,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
-import shlex
 import stat
 from pathlib import Path
 
 from lastgood.errors import ConfigError
+from lastgood.visible import join_words
 
 VARIABLE = "LASTGOOD_SAFE_DIRECTORY"
 """Environment variable with the folders, between colons, whose lastgood.toml is obeyed whoever owns it; `*` for all."""
@@ -43,7 +43,7 @@ def require_own(path: Path, found: os.stat_result) -> None:
         found=told,
         expected="a file of your own, or of root, that nobody else may write; or one that you name yourself",
         effect="nothing was read from it, and nothing was changed",
-        next=f"export {VARIABLE}={shlex.quote(str(path.absolute().parent))}",
+        next=f"export {VARIABLE}={join_words([str(path.absolute().parent)])}",
     )
 
 

@@ -46,6 +46,17 @@ class SinkEdit:
     """Delta: it shows this batch and no later one, and the numbers above, up to `batch`, are used up without a row."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenOutside:
+    """A file outside of the checkpoint and of all sinks, as a step finds and leaves it."""
+
+    location: str
+    before: str | None
+    """The digest of what it was when the plan was made; None: there was no such file."""
+    after: bytes
+    """What it is then."""
+
+
 class Step(JsonValue, ABC):
     """What every step can be asked. A frozen dataclass of the kind says what is not as it stands here.
 
@@ -118,9 +129,14 @@ class Step(JsonValue, ABC):
         return None
 
     @property
-    def file_outside(self) -> str | None:
-        """The location of the file that it writes outside of the checkpoint and of all sinks; None: it writes none."""
+    def outside(self) -> WrittenOutside | None:
+        """The file that it writes outside of the checkpoint and of all sinks; None: it writes none."""
         return None
+
+    @property
+    def file_outside(self) -> str | None:
+        """The location of that file."""
+        return None if self.outside is None else self.outside.location
 
 
 def require_location(text: str) -> None:

@@ -16,7 +16,7 @@ from lastgood.storage.writing import WritableStorage
 
 LOG_BYTES_MAX = max(ENTRY_BYTES_MAX, 64 * 1024 * 1024)
 """Larger files are not log files of a query."""
-_OUTSIDE = "start-file"
+OUTSIDE = "start-file"
 """Under which name the file outside of the checkpoint is kept, beside those of the checkpoint."""
 
 
@@ -50,7 +50,7 @@ class WrittenFile(Carrying):
     def outside(cls, step: StartFileStep, site: Site) -> WrittenFile:
         """The file outside of the checkpoint."""
         location = parse_location(step.path)
-        return cls(step, site, site.open_other(location), location, site.kept / _OUTSIDE)
+        return cls(step, site, site.open_other(location), location, site.kept / OUTSIDE)
 
     def is_as_planned(self, seal: Collection[str]) -> bool:
         """Whether it is as it was when the plan was made, but for the seal."""

@@ -173,6 +173,7 @@ class _Dependable:
     _cached: bool
     session: Any
     pars: dict[str, str]
+    password: str | None
     _apply_proxy: Any
 
     def __init__(self, *, namenodes: Sequence[str], parallel: int, **settings: Any) -> None:
@@ -214,6 +215,18 @@ class _Dependable:
                 self._namenodes = (namenode, *(other for other in self._namenodes if other != namenode))
                 return answer
         raise failure or ConnectionError("no name node")
+
+    def _go_on(self, method: str, location: str, **how: Any) -> Any:
+        """What is answered where a name node sends us to: its data node, or a gateway itself.
+
+        A password was named for the name nodes, and nobody else gets it: who answers for one would else say who
+        learns it.
+        """
+        url = self._apply_proxy(location)
+        to = urlsplit(url)
+        if f"{to.scheme}://{to.netloc}" not in self._namenodes and self.password is not None:
+            how["auth"] = _leave_as_it_is
+        return self._ask(method, url, **how)
 
     def _ask(self, method: str, url: str, **how: Any) -> Any:
         import requests  # noqa: PLC0415 - of the extra 'hdfs'
@@ -271,7 +284,7 @@ class _Dependable:
         bounds: dict[str, Any] = {"offset": start or 0, **({} if end is None else {"length": end - (start or 0)})}
         answer = self._call("OPEN", path=path, redirect=False, **bounds)
         if "Location" in answer.headers:
-            answer = self._ask("GET", self._apply_proxy(answer.headers["Location"]))
+            answer = self._go_on("GET", answer.headers["Location"])
         return _read_content(answer)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
@@ -311,7 +324,7 @@ class _Dependable:
         if at is None:
             raise OddAnswerError("what answers there is no WebHDFS: it says not where to send a file")
         headers = {"content-type": "application/octet-stream"}  # HttpFS insists
-        self._ask("PUT", self._apply_proxy(at), data=value, headers=headers)
+        self._go_on("PUT", at, data=value, headers=headers)
 
     def mv(self, path1: str, path2: str, **_: Any) -> None:
         """Rename a file or folder; FileExistsError if there is something at `path2`."""
@@ -321,6 +334,11 @@ class _Dependable:
     def _rename(self, path: str, to: str, options: str) -> None:
         # Without options HDFS moves a file into a folder of that name, and tells a refusal as a success.
         self._call("RENAME", "put", path, destination=to, renameoptions=options)
+
+
+def _leave_as_it_is(request: Any) -> Any:
+    """Stands for credentials: there are none. With None the session's own would be sent."""
+    return request
 
 
 def _sort_files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> list[Any]:

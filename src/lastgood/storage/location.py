@@ -16,6 +16,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
 _HOST = "[A-Za-z0-9._-]+"
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+"""Bytes of a name that are no UTF-8, as Python shows them: no plan, event or incident can name them."""
 _ANY_BUCKET = re.compile(r"[^\s#?\\\x00-\x1f\x7f]+")
 _ANY_CONTAINER = re.compile(rf"[A-Za-z0-9$._-]+@[A-Za-z0-9_-]+\.{_HOST}")
 _ANY_HOST = re.compile(rf"{_HOST}(:[0-9]+)?")
@@ -207,8 +209,7 @@ def resolve_location(text: str, *, here: Callable[[], str] = _give_root) -> Loca
         LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing, or
             holds characters that none has.
     """
-    if not text.strip() or "\0" in text:
-        raise _make_invalid_error(text, "a path, or a URI such as s3a://bucket/folder")
+    _require_text(text)
     found = _SCHEME.fullmatch(text)
     if found is None or "/" in found[1]:
         if text.startswith("/"):
@@ -235,6 +236,13 @@ def resolve_location(text: str, *, here: Callable[[], str] = _give_root) -> Loca
             form = kind.form
         raise _make_invalid_error(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
     return Location(scheme, authority, _normalise(path or "/"))
+
+
+def _require_text(text: str) -> None:
+    if not text.strip() or "\0" in text:
+        raise _make_invalid_error(text, "a path, or a URI such as s3a://bucket/folder")
+    if _NO_TEXT.search(text) is not None:
+        raise _make_invalid_error(text, "a name in UTF-8, as Spark can write it down and read it")
 
 
 def _parse_mounted(text: str, scheme: str, authority: str, path: str) -> Location:

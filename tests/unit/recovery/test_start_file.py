@@ -42,6 +42,26 @@ def test_file_that_cannot_be_one_of_the_application_is_refused(tmp_path: Path, p
         make_start_steps(edit(tmp_path / path), parse_location(str(tmp_path / "chk")))
 
 
+@pytest.mark.parametrize(
+    ("content", "secrets"),
+    [
+        (
+            b"spark.app.name a\nspark.hadoop.fs.s3a.secret.key hunter2\n",
+            "what nobody else may read: spark.hadoop.fs.s3a.secret.key",
+        ),
+        (b"db.url = jdbc:postgresql://etl:hunter2@db/o\n", "what nobody else may read: db.url"),
+        (b"# once password=hunter2\na=b\n", "what nobody else may read: line 1"),
+    ],
+)
+def test_file_that_holds_secrets_is_copied_nowhere(tmp_path: Path, content: bytes, secrets: str) -> None:
+    """A plan holds all of it, and so does the lake, where many may read."""
+    (tmp_path / "app.conf").write_bytes(content)
+    file = StartFile(str(tmp_path / "app.conf"), StartForm.SPARK_DEFAULTS, "spark.orders.start")
+    with pytest.raises(UsageError) as refused:
+        make_start_steps(StartEdit(file, {"orders": {0: 7}}, "why"), parse_location(str(tmp_path / "chk")))
+    assert refused.value.found == secrets
+
+
 def test_link_is_not_taken_for_the_file_that_the_application_reads(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_bytes(b"earliest")
     (tmp_path / "start.json").symlink_to("real.json")

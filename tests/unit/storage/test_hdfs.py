@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import fsspec
 import pytest
 
 from lastgood.errors import NoSpaceError, StorageError
@@ -129,6 +130,7 @@ class NameNode(BaseHTTPRequestHandler):
         self.rfile.read(size)
         operation = parse_qs(urlsplit(self.path).query).get("op", ["data"])[0]
         self.server.asked.append(operation)
+        self.server.logins.append(self.headers.get("Authorization"))
         status, headers, body = self.server.answer(operation)
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
@@ -148,6 +150,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), NameNode)
         self.asked: list[str] = []
+        self.logins: list[str | None] = []
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
 
     @property
@@ -349,3 +352,22 @@ def test_hdfs_is_asked_and_waited_for_only_so_long(monkeypatch: pytest.MonkeyPat
 def test_a_port_that_is_none_is_told() -> None:
     with pytest.raises(StorageError):
         open_storage(parse_location("hdfs://nn/chk"), {"port": "http"})
+
+
+def test_password_goes_to_name_nodes_and_to_nobody_whom_they_name(
+    node: Server, other: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = parse_location(f"webhdfs://{node.address}/chk")
+    monkeypatch.setitem(fsspec.config.conf, "webhdfs", {"user": "etl", "password": "hunter2"})
+    storage = open_writable(location)
+    assert storage.read(location / "7", limit=9) == b"v1\n"
+    assert [(login or "")[:6] for login in node.logins] == ["Basic ", "Basic "]  # a gateway sends back to itself
+    node.answers["OPEN"] = (307, {"Location": f"http://{other.address}/data"}, b"")
+    node.answers["CREATE"] = (307, {"Location": f"http://{other.address}/data"}, b"")
+    assert storage.read(location / "8", limit=9) == b"v1\n"
+    storage.create(location / "9", b"v1\n")
+    node.answers["GETFILESTATUS"] = (307, {"Location": f"http://{other.address}/data"}, b"")
+    with contextlib.suppress(StorageError):
+        storage.stat(location / "7")
+    assert other.logins
+    assert set(other.logins) == {None}

@@ -28,6 +28,8 @@ from lastgood.values import JsonValue
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """Larger files are no configuration of an application."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|$)")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka takes for the name of one."""
 _ESCAPED = re.compile(r"[\\:=# !\t]")
 _COMMENTS = (b"#", b"!")
 _WORDS = ("", "earliest", "latest")
@@ -95,6 +97,23 @@ class StartFile(JsonValue):
         except UsageError:
             return False
         return isinstance(found, StartingOffsets) and found.offsets == offsets
+
+    def is_all_that_changes(self, before: bytes | None, after: bytes) -> bool:
+        """Whether one content of the file differs from another by nothing but where the application starts.
+
+        Args:
+            before: What it held; None if there was no such file.
+            after: What it holds then.
+        """
+        try:
+            found = parse_start(after, "", self.location, key=self.key)
+            if before is not None:
+                parse_start(before, "", self.location, key=self.key)  # or something else would be lost
+            if not isinstance(found, StartingOffsets) or not all(map(_TOPIC.fullmatch, found.offsets)):
+                return False
+            return self.content(before, found.offsets) == after
+        except UsageError:
+            return False
 
     def content(self, before: bytes | None, offsets: Offsets) -> bytes:
         """What the file holds once it says where to start.
