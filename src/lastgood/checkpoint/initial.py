@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Self
@@ -9,10 +10,11 @@ from typing import Self
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.lines import decode, encode, read_version
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
+from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, parse_source_offset
 
 VERSION_NEWEST = 1
 _VERSION = re.compile(rb"v\+?\d")
+_KEYS_OF_FILES = frozenset(("path", "timestamp", "batchId"))
 _VERSION_DAMAGE = (
     DamageKind.EMPTY,
     DamageKind.BAD_VERSION_LINE,
@@ -78,7 +80,12 @@ def _lacks_its_byte(raw: bytes) -> bool:
 
 
 def _parse_as_kafka(found: InitialOffset | Damage, raw: bytes) -> InitialOffset | Damage:
-    """Kafka's source has one message for whatever is no text of offsets, be it cut, no JSON or no text at all."""
+    """Kafka's source has one message for whatever is no text of offsets, be it cut, no JSON or no text at all.
+
+    A pattern that no topic matched when the query began is written as an empty object.
+    """
+    if isinstance(found, InitialOffset) and found.offset == JsonOffset({}):
+        return dataclasses.replace(found, offset=KafkaOffset({}))
     if isinstance(found, InitialOffset) or found.kind in _VERSION_DAMAGE:
         return found
     return make_damage(DamageKind.NO_OFFSETS, found.found or raw[1:], found.line)
@@ -115,4 +122,12 @@ def parse_source_entry(raw: bytes) -> InitialOffset | SourceLogEntry | Damage:
     initial = parse_initial_offset(raw)
     if isinstance(initial, Damage):
         return initial if initial.kind is DamageKind.NO_OFFSETS else entry
-    return entry if raw.partition(b"\n")[2][:1] == b"{" else initial
+    if raw.partition(b"\n")[2][:1] != b"{" or _is_of_another_source(initial.offset):
+        return initial
+    return entry
+
+
+def _is_of_another_source(offset: SourceOffset) -> bool:
+    """Whether an object has nothing of an entry of files, as the beginning that Hudi and others write down."""
+    found = offset.value if isinstance(offset, JsonOffset) else None
+    return isinstance(found, dict) and bool(found) and _KEYS_OF_FILES.isdisjoint(found)

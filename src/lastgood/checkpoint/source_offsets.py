@@ -20,6 +20,13 @@ OFFSET_LATEST = -1
 OFFSET_EARLIEST = -2
 _NAMES = {OFFSET_LATEST: "latest", OFFSET_EARLIEST: "earliest"}
 
+_DELTA_VERSION_OF_BARRIERS = 3
+"""Offsets of Delta from this version on can stand at a change of the schema."""
+_DELTA_BEGINNING = -1
+"""What Delta writes for the beginning of a version."""
+DELTA_BEGINNING = -100
+"""What it takes that for: the index below all others."""
+
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _JSON_BEGINNINGS = ("{", "[", '"')
 _PARTITION = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
@@ -118,6 +125,15 @@ class DeltaOffset:
     index: int
     is_starting_version: bool
     """Whether the first snapshot is still being read."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Version and index by which Delta orders its offsets: before all else of a version comes its beginning.
+
+        In a line of version 1 the beginning is written as -1, above the change of the schema, which is -20 and -19.
+        """
+        is_beginning = self.source_version < _DELTA_VERSION_OF_BARRIERS and self.index == _DELTA_BEGINNING
+        return self.table_version, DELTA_BEGINNING if is_beginning else self.index
 
     def to_text(self) -> str:
         """The line as Delta writes it."""

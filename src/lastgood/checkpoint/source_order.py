@@ -71,7 +71,7 @@ def _find_place(offset: SourceOffset) -> tuple[tuple[str, object], tuple[int, in
         case RateMicroBatchOffset():
             return (offset.kind, None), (offset.offset, 0)
         case DeltaOffset():
-            return (offset.kind, offset.table_id), (offset.table_version, offset.index)
+            return (offset.kind, offset.table_id), offset.place
         case IcebergOffset():  # the ids of snapshots are drawn by lot
             return (offset.kind, offset.snapshot_id), (offset.position, 0)
     return None

@@ -210,9 +210,11 @@ and removes later plans. lastgood reads and predicts such a query and does not r
 FOREIGN_FILES = Condition(
     "FOREIGN_FILES",
     Severity.INFO,
-    "there are files that Spark did not write",
+    "there are files that are none of Spark's logs",
     """\
-Spark does not look at them. They show that somebody works in the checkpoint by hand, or that two share it.
+Spark itself does not look at them. A source may: Delta keeps the schema of a table that it reads where
+`schemaTrackingLocation` says, which is in the checkpoint. Else they show that somebody works in it by hand, or that two
+share it.
 
 There is one exception: Spark 4.1 and later begin at batch 0 only if `offsets`, `commits` and `state` are empty, and
 count left-over `.tmp` files too (`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`). Move them away if the query is to begin
@@ -260,7 +262,10 @@ def find_logs(observed: Observation, restart: Restart) -> Iterator[Finding]:
         shown = [name for name in checkpoint.foreign if name != ".metadata.crc"]
         if shown:
             yield Finding(
-                FOREIGN_FILES, ", ".join(shown[:3]), "Spark does not look at them.", {"names": shown[:_IDS_SHOWN]}
+                FOREIGN_FILES,
+                ", ".join(shown[:3]),
+                "Spark itself does not look at them; a source may.",
+                {"names": shown[:_IDS_SHOWN]},
             )
 
 

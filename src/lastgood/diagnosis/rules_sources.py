@@ -9,6 +9,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import (
+    DELTA_BEGINNING,
     OFFSET_EARLIEST,
     DeltaOffset,
     FileOffset,
@@ -288,7 +289,7 @@ def _check_versions(
     evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}
     command = observed.command("inspect", "--batch", str(max(0, stand.batch_id - (not stand.is_rerun))))
     latest = -1 if table.latest_version is None else table.latest_version
-    if (end.table_version, end.index) > (latest + 1, -1):
+    if end.place > (latest + 1, DELTA_BEGINNING):
         effect = (
             f"The table ends at version {latest}, below the position of the query: the query cannot start, and versions"
             " that are written again under these numbers are not read."

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, SourceOffset, name_offset
+from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
+    OFFSET_LATEST,
+    KafkaOffset,
+    SourceOffset,
+    get_topics,
+    name_offset,
+)
 from lastgood.planning.pricing import Reached
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts
-from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.ranges import Offsets, select_only_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,28 @@ def place_sources(standing: Standing, base: Mapping[str, SourceOffset], wanted: 
     for source_id, offset in base.items():
         starts[source_id] = offset
         if isinstance(offset, KafkaOffset):
-            placing = _Placing(standing, offset.topics, wanted.get(source_id, {}))
+            chosen = _leave_out_added(standing, source_id, offset.topics, wanted.get(source_id, {}))
+            placing = _Placing(standing, offset.topics, chosen)
             starts[source_id] = KafkaOffset(placing.place())
             moved += placing.moved
             doubts += placing.doubts
     return Placed(starts, tuple(moved), tuple(doubts))
+
+
+def _leave_out_added(standing: Standing, source_id: str, base: Offsets, wanted: Offsets) -> Offsets:
+    """What is chosen, without the partitions that were new to the newest plan and are to be read from the earliest.
+
+    `--stable-lag` names them, since a start that is told where to begin has to be told of all. No plan need name them:
+    Spark reads a partition that none names from its earliest offset.
+    """
+    newest = standing.checkpoint.newest_offsets
+    line = None if newest is None else newest.source(source_id)
+    added = select_only_in(get_topics(line.offset if line else None), base)
+    kept = {
+        topic: {p: at for p, at in parts.items() if at != OFFSET_EARLIEST or p not in added.get(topic, {})}
+        for topic, parts in wanted.items()
+    }
+    return {topic: parts for topic, parts in kept.items() if parts}
 
 
 def reduce_to_now(reached: Reached, may_be_read: Offsets) -> Reached:

@@ -26,7 +26,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Offsets, find_planned_ranges, find_unresolved
+from lastgood.sources.kafka.ranges import Offsets, find_planned_ranges, find_unresolved, select_only_in
 from lastgood.sources.kinds import find_source_kind
 from lastgood.sources.unasked import Unasked
 
@@ -122,8 +122,10 @@ class _Topics(NamedTuple):
 
 
 def _price_kafka(
-    index: int, start: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
+    index: int, named: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
 ) -> SourcePrice:
+    added = _find_added(named, reached, facts)
+    start = {topic: {**named.get(topic, {}), **added.get(topic, {})} for topic in {**named, **added}}
     at = {
         t: {p: _find_place(offset, facts, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()
     }
@@ -141,8 +143,18 @@ def _price_kafka(
         duplicated=find_planned_ranges(at, most),
         reread_from=_find_open_ended(at, read),
         duplicated_from=_find_open_ended(at, most),
-        bound=is_bound or is_open or gone,
+        bound=is_bound or is_open or gone or bool(added),
     )
+
+
+def _find_added(start: Offsets, reached: _Topics, facts: KafkaFacts | None) -> dict[str, dict[int, int]]:
+    """Partitions that were new to the newest plan: Spark reads one from where it begins, at 0 if nothing is deleted."""
+    new = select_only_in(select_only_in(reached.read, reached.least), start)
+    return {
+        topic: dict.fromkeys(parts, 0)
+        for topic, parts in new.items()
+        if facts is None or facts.exists(topic) is not False
+    }
 
 
 def _find_place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, partition: int) -> int:

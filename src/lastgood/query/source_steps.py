@@ -13,6 +13,8 @@ from lastgood.sources.kinds import find_place, recognise_source
 from lastgood.sources.unasked import describe_source
 from lastgood.values import JsonValue, make_form
 
+_UNKNOWN = OffsetStep.UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class NotCompared(JsonValue):
@@ -41,6 +43,7 @@ class SourceSteps:
         self._initial = initial
         self._steps = Steps()
         self._at: dict[str, SourceOffset] = {}
+        self._began: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._not_compared: dict[str, NotCompared] = {}
         self.seams: list[Seam] = []
@@ -55,8 +58,13 @@ class SourceSteps:
 
     @property
     def not_compared(self) -> tuple[NotCompared, ...]:
-        """The sources that could not be compared from some batch on."""
-        return tuple(self._not_compared.values())
+        """The sources that could not be compared from some batch on; of one batch only, those without an order."""
+        alone = [
+            NotCompared(source_id, self._names[source_id], self._began[source_id])
+            for source_id, offset in self._at.items()
+            if source_id not in self._not_compared and _compare(self._steps, source_id, offset, offset) is _UNKNOWN
+        ]
+        return (*self._not_compared.values(), *alone)
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -69,25 +77,29 @@ class SourceSteps:
             self._step(batch_id, source_id, start, ends.get(source_id, VoidOffset()))
         for source_id, end in ends.items():
             if not isinstance(end, VoidOffset):
+                self._began.setdefault(source_id, batch_id)
                 self._at[source_id] = end
                 self._names.setdefault(source_id, describe_source(end, self._initial.get(source_id)))
 
     def _step(self, batch_id: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
-        found = self._steps.step(source_id, start, end)
-        if found is OffsetStep.UNKNOWN:
-            found = _compare_by_place(start, end)
+        found = _compare(self._steps, source_id, start, end)
         if found is OffsetStep.BACK and not isinstance(end, KafkaOffset):
             positions = (start.to_text(), end.to_text())
             self.seams.append(Seam("OVERLAP", batch_id, source_id=source_id, positions=positions))
-        if found is OffsetStep.UNKNOWN and source_id not in self._not_compared:
+        if found is _UNKNOWN and source_id not in self._not_compared:
             self._not_compared[source_id] = NotCompared(source_id, self._names[source_id], batch_id)
+
+
+def _compare(steps: Steps, source_id: str, start: SourceOffset, end: SourceOffset) -> OffsetStep:
+    found = steps.step(source_id, start, end)
+    return _compare_by_place(start, end) if found is _UNKNOWN else found
 
 
 def _compare_by_place(start: SourceOffset, end: SourceOffset) -> OffsetStep:
     """The step of a source whose offsets have no type of their own, where its kind tells how far on each is."""
     first, last = find_place(start), find_place(end)
     if first is None or last is None or recognise_source(start) is not recognise_source(end):
-        return OffsetStep.UNKNOWN
+        return _UNKNOWN
     return OffsetStep.BACK if last < first else OffsetStep.ONWARD
 
 

@@ -42,7 +42,7 @@ from lastgood.planning.steps import FileStep, MoveStep, compute_digest, list_fil
 from lastgood.query.observation import LeftBehind, Observation, make_views
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_tables
+from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_rate, list_taken_for_tables
 from lastgood.recovery.engine import compute_listing_digest, list_log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import make_start_steps
@@ -258,7 +258,9 @@ def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOp
 
 def _list_taken_for_granted(found: OpenQuery) -> list[str]:
     """What a promise rests on of sources that nobody was asked about, though they could be; one line each."""
-    return [*list_taken_for_kafka(found.seen, found.initial), *list_taken_for_tables(found.seen)]
+    seen = found.seen
+    rate = [f"the assumption that {each}" for each in list_taken_for_rate(seen)]
+    return [*list_taken_for_kafka(seen, found.initial), *list_taken_for_tables(seen), *rate]
 
 
 def _reckon_start(

@@ -118,6 +118,8 @@ def test_only_sources_whose_offsets_have_an_order_are_called_contiguous(tmp_path
     found = run(tmp_path / "foreign", *KINESIS[:3])
     assert (found.is_contiguous, found.compared) == (None, {})
     assert found.not_compared == (NotCompared("0", "Kinesis", 1),)
+    alone = run(tmp_path / "alone", KINESIS[0])
+    assert (alone.is_contiguous, alone.compared, alone.not_compared) == (None, {}, (NotCompared("0", "Kinesis", 0),))
     told = found.to_json()
     assert (told["contiguous"], told["not_compared"]) == (None, [{"source": "0", "name": "Kinesis", "batch": 1}])
 

@@ -31,6 +31,8 @@ def initial(raw: bytes) -> InitialOffset:
         (b'[{"one":{"0":0,"1":7}}', START, True),  # of 91
         (b'\0{"one":{"0":0,"1":7}}', START, True),
         (b'0v1\n{"one":{"0":0,"1":7}}', START, True),  # Spark passes over the byte, whatever it is
+        (b"\0v1\n{}", KafkaOffset({}), True),  # a pattern that no topic matched yet
+        (b"v1\n{}", JsonOffset({}), False),
         (b'{"version":1}', JsonOffset({"version": 1}), False),
     ],
 )
@@ -75,6 +77,8 @@ def test_a_file_of_an_unknown_source_is_what_its_first_bytes_say() -> None:
     assert parse_source_entry(b"v1\n5") == InitialOffset(NumberOffset(5), has_nul=False)
     assert isinstance(parse_source_entry(b'v1\n{"path":"p","timestamp":1,"batchId":0}'), FileLogEntry)
     assert isinstance(parse_source_entry(b"v1"), FileLogEntry)
+    hudi = JsonOffset({"commitTime": "000"})
+    assert parse_source_entry(b'v1\n{"commitTime":"000"}') == InitialOffset(hudi, has_nul=False)
     assert parse_source_entry(b'2{"one":{"0":0,"1":7}}') == InitialOffset(START, has_nul=True)
     assert parse_source_entry(b"0v99999\n{}") == Damage(DamageKind.VERSION_TOO_NEW, "v99999", 1)
 
@@ -85,6 +89,8 @@ def test_a_file_of_an_unknown_source_is_what_its_first_bytes_say() -> None:
         (b"", DamageKind.EMPTY),
         (b'v1\n{"pa', DamageKind.TRUNCATED),
         (b"v1\nx", DamageKind.NOT_JSON),
+        (b'v1\n{"path":"p"}', DamageKind.UNEXPECTED_JSON),
+        (b"v1\n{}", DamageKind.UNEXPECTED_JSON),
         (b"\0v1\nx", DamageKind.NO_OFFSETS),
         (b'v1\n{"one":{"0":0}}', DamageKind.NO_OFFSETS),
         (b'{"one":{"0":0}}', DamageKind.NO_OFFSETS),

@@ -19,6 +19,11 @@ def delta(version: int, index: int = -1, table: str = "a") -> str:
     return f'{{{TABLE.format(table)},"reservoirVersion":{version},"index":{index}}}'
 
 
+def delta_barrier(version: int, index: int) -> str:
+    """At a change of the table's schema, as a source with `schemaTrackingLocation` stops there."""
+    return delta(version, index).replace('"sourceVersion":1', '"sourceVersion":3')
+
+
 def iceberg(snapshot: int, position: int) -> str:
     return f'{{"version":1,"snapshot_id":{snapshot},"position":{position},"scan_all_files":false}}'
 
@@ -33,6 +38,10 @@ def iceberg(snapshot: int, position: int) -> str:
         ('{"0":{"value":2,"runTimeMs":1}}', '{"0":{"value":3,"runTimeMs":1}}'),
         (delta(4, 7), delta(5)),
         (delta(4), delta(4, 0)),
+        (delta(4), delta_barrier(4, -20)),
+        (delta_barrier(4, -20), delta_barrier(4, -19)),
+        (delta_barrier(4, -19), delta(4, 0)),
+        (delta_barrier(4, -19), delta(5)),
         (iceberg(9, 1), iceberg(9, 2)),
     ],
 )

@@ -122,6 +122,8 @@ def test_planned_batch_that_goes_back_cannot_run(tmp_path: Path, end: SourceOffs
         (kafka(20), kafka(20)),
         (FileOffset(4), FileOffset(4)),
         (delta(3, 2, starting=True), delta(4)),
+        (delta(4), DeltaOffset(3, TABLE, 4, -20, False)),
+        (DeltaOffset(3, TABLE, 4, -20, False), DeltaOffset(3, TABLE, 4, -19, False)),
         (delta(9), delta(2, table="another")),
         (FileOffset(5), RateMicroBatchOffset(1, 1)),
         (JsonOffset({"pos": 5}), JsonOffset({"pos": 3})),

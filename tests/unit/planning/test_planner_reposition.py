@@ -203,6 +203,17 @@ def test_new_partition_that_no_longer_begins_at_zero_starts_at_its_beginning(tmp
     assert (found.guarantee, found.sources[0].lost) == (LOSSY, {"orders": {2: ((0, 4),)}})
 
 
+def test_partition_that_was_new_to_the_dropped_plan_is_read_from_its_beginning_again(tmp_path: Path) -> None:
+    """The offsets after the batch before name it as the earliest, since whoever begins with them has to name all."""
+    query(tmp_path, 3, orphan=True)
+    plan = tmp_path / "offsets/3"
+    plan.write_bytes(plan.read_bytes().replace(b'"1":20}', b'"1":20,"2":5}'))
+    found = drafted(known(tmp_path), RepositionGoal({"0": {"orders": {0: 15, 1: 15, 2: -2}}}, "after batch 2"))
+    assert ends_of(found, "offsets/2") == ['{"orders":{"0":15,"1":15}}']
+    assert found.sources[0].duplicated["orders"][2] == ((0, 5),)
+    assert found.sources[0].bound
+
+
 def test_partition_that_is_gone_is_left_out_and_called_lost(tmp_path: Path) -> None:
     query(tmp_path, 3)
     found = drafted(known(tmp_path, delta(2), kafka=broker((0, 40))), only(0, 15))

@@ -30,9 +30,10 @@ def price(folder: Path, new: dict[str, SourceOffset], reached: Reached) -> Sourc
         ((7, 12), (10, 10), (10, 10), {"t": {1: ((10, 12),)}}, {"t": {0: ((7, 10),)}}, False),
         ((10, 4), (10,), (10,), {"t": {1: ((0, 4),)}}, {}, False),
         ((10,), (10, 10), (10, 10), {}, {}, True),
+        ((10,), (10,), (10, 5), {}, {"t": {1: ((0, 5),)}}, True),
         ((-2,), (10,), (10,), {}, {"t": {0: ((0, 10),)}}, True),
     ],
-    ids=["there", "back", "ahead", "between", "apart", "new partition", "gone partition", "earliest"],
+    ids=["there", "back", "ahead", "between", "apart", "new partition", "gone partition", "added by plan", "earliest"],
 )
 def test_price_of_kafka_lies_between_where_it_starts_and_where_the_sinks_are(
     tmp_path: Path,

@@ -37,7 +37,7 @@ from lastgood.query.prediction.messages import (
 )
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, StartStage, Stop, StoppedError
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
-from lastgood.query.prediction.source_replay import list_unasked_sources
+from lastgood.query.prediction.source_replay import list_taken_for_rate, list_unasked_sources
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.query.prediction.state_load import (
     NOT_RUN,
@@ -120,6 +120,7 @@ class _Start:
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
         self._unknowns += [each.unknown for each in list_unasked_sources(self._observed) if each.unknown is not None]
+        self._unknowns += list_taken_for_rate(self._observed)
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _micro_batch(self) -> Restart:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
 from lastgood.query.observation import Observation
 from lastgood.sources.kinds import recognise_source
-from lastgood.sources.unasked import Unasked, describe_source, is_counting_rows
+from lastgood.sources.unasked import REPLAYS, Unasked, describe_source, is_counting_rows
 
 _LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
 _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azure Event Hubs is"
+_NOT_RATE = "rate-micro-batch by the keys of its offsets, and not by their numbers"
 
 
 _NOTHING: Mapping[str, SourceOffset] = {}
@@ -67,6 +68,22 @@ def list_taken_for_tables(observed: Observation) -> list[str]:
         )
         taken.append(f"{line} nobody has looked")
     return taken
+
+
+def list_taken_for_rate(observed: Observation) -> list[str]:
+    """What is taken to be so where a source is Spark's `rate-micro-batch` by all that its offsets show; one line each.
+
+    That source makes its rows of its offsets. A place and a time are what others keep as well, and what they have read
+    may be gone.
+    """
+    if observed.source_replays:
+        return []
+    return [
+        f"source {source_id} is Spark's rate-micro-batch, as it looks, and no other source that keeps a place and a"
+        f" time: {REPLAYS} says that it serves its ranges again"
+        for source_id, offset, _ in _list_reached(observed, _NOTHING)
+        if isinstance(offset, RateMicroBatchOffset) and _is_like_rate(observed, source_id)
+    ]
 
 
 def list_begun_by_options(observed: Observation) -> list[str]:
@@ -126,6 +143,8 @@ def _list_unasked(observed: Observation, begun_before: Mapping[str, SourceOffset
             is_gone = is_counting_rows(offset, initial)
             if isinstance(offset, KafkaOffset):
                 name = _describe_like_kafka(observed)
+            elif isinstance(offset, RateMicroBatchOffset):
+                name = _NOT_RATE
             else:
                 name = describe_source(offset, initial)
             yield Unasked(source_id, name, is_gone, is_vouched_for=observed.source_replays and not is_gone)
@@ -134,6 +153,8 @@ def _list_unasked(observed: Observation, begun_before: Mapping[str, SourceOffset
 def _is_asked(observed: Observation, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
     kind = recognise_source(offset)
+    if isinstance(offset, RateMicroBatchOffset):
+        return _is_like_rate(observed, source_id)
     if kind.makes_its_rows or kind.keeps_log:
         return True
     match offset:
@@ -144,6 +165,16 @@ def _is_asked(observed: Observation, source_id: str, offset: SourceOffset, initi
                 return _has_topics(observed, offset)
             return isinstance(initial, KafkaOffset) or _has_topics(observed, offset)
     return False
+
+
+def _is_like_rate(observed: Observation, source_id: str) -> bool:
+    """Whether the newest plan is one of `rate-micro-batch`: so many batches of one length, as Spark writes it."""
+    plans = {n: each for n, each in observed.checkpoint.offsets.entries.items() if isinstance(each, OffsetEntry)}
+    newest = max(plans, default=-1)
+    line = plans[newest].source(source_id) if plans else None
+    if line is None or not isinstance(line.offset, RateMicroBatchOffset):
+        return False
+    return line.text == line.offset.to_text() and line.offset.offset % (newest + 1) == 0
 
 
 def _has_topics(observed: Observation, offset: KafkaOffset) -> bool:

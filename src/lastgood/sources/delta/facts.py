@@ -11,8 +11,6 @@ from lastgood.delta_log.listing import DeltaLogListing
 
 SOURCE_VERSION_NEWEST = 3
 """The newest form of a Delta offset that is known."""
-BEFORE_FIRST_FILE = -1
-"""Index of an offset before any file of its version."""
 
 _SCHEMA_BARRIERS = (-19, -20)
 
