@@ -21,6 +21,7 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 RESTORE = "RESTORE"
 DELETE = "DELETE"
+UPDATE = "UPDATE"
 CLONE = "CLONE"
 CONVERT = "CONVERT"
 AS_SELECT = " AS SELECT"
@@ -123,6 +124,14 @@ class TableCommit:
         """Whether it made a table of rows that were elsewhere: a clone, a folder of Parquet, what a query brings."""
         operation = self.operation or ""
         return operation in (CLONE, CONVERT) or operation.endswith(AS_SELECT)
+
+    @property
+    def adds_unmarked_rows(self) -> bool:
+        """Whether it brought rows under the name of no application: so a function writes that leaves no mark."""
+        if self.transactions or self.recovery is not None or self.brings_rows:
+            return False
+        is_only_changing = self.operation in (DELETE, UPDATE, RESTORE)
+        return self.changes_data and bool(self.added) and not is_only_changing and self.row_count != 0
 
     @property
     def is_replacing(self) -> bool:

@@ -13,6 +13,7 @@ from lastgood.query.observation import Observation, make_removal_command
 from lastgood.query.prediction.restart import Restart, StartStage
 from lastgood.query.sink_batches import Origin
 from lastgood.query.sinks import NONE, Rerun
+from lastgood.query.unmarked import find_unmarked
 from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
@@ -153,7 +154,9 @@ def _check_behind(reading: SinkReading) -> Iterator[Finding]:
             effect = f"The sink shows nothing of {name_batches(gone)}; they read nothing, so nothing is missing."
             yield reading.finding(conditions.SINK_BEHIND, effect, {"empty": gone[:_SHOWN_MAX]}, None, Severity.INFO)
         return
-    effect = f"The rows of {name_batches(missing)} are not in it, and no start brings them back."
+    unmarked = find_unmarked(reading)
+    unless = "" if unmarked is None else f", unless they were written under no mark of it ({unmarked.because})"
+    effect = f"The rows of {name_batches(missing)} are not in it, and no start brings them back{unless}."
     evidence = {"done": reading.done, "missing": missing[:_SHOWN_MAX], "missing_count": len(missing)}
     level = None if reading.has_every_mark else Severity.WARNING
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.inspect(missing[0]), level)

@@ -11,6 +11,7 @@ from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.sink_batches import find_planned_anew
 from lastgood.query.sinks import NONE
+from lastgood.query.unmarked import find_unmarked
 from lastgood.sources.files.facts import describe_assumed_max_age, describe_left_out, find_least_age_to_hold
 from lastgood.sources.kafka.retention import TopicIdentity
 
@@ -32,6 +33,7 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
         yield f"whether the sink {_describe_due(observed)}: none was asked (--sink)"
     yield from _list_of_those_who_remember(observed)
     yield from _list_of_sinks(observed)
+    yield from _list_unmarked(observed)
     for each in list_begun_by_options(observed):
         yield f"whether {each}"
     for source_id, again in observed.files_again.items():
@@ -82,3 +84,10 @@ def _list_of_sinks(observed: Observation) -> Iterator[str]:
         anew = find_planned_anew(observed.checkpoint, sink)
         if anew is not None:
             yield f"{sink.location}: which plan its batch {observed.checkpoint.orphan} is of: {anew.because}"
+
+
+def _list_unmarked(observed: Observation) -> Iterator[str]:
+    for view in make_views(observed):
+        found = find_unmarked(view)
+        if found is not None:
+            yield f"{view.sink.location}: whether it has batch {found.batches[0]} under no mark of it: {found.because}"

@@ -18,10 +18,12 @@ from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.topics import list_recreated
+from lastgood.query.unmarked import Unmarked, find_unmarked
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.step import SinkEdit
 
+_NAMED_MAX = 5
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 """What a start may come to that commits a batch."""
 
@@ -128,6 +130,18 @@ class Standing:
         return max((batch for batch in self.shown if batch is not None), default=NONE)
 
     @property
+    def unmarked(self) -> dict[str, Unmarked]:
+        """By sink what it may have beyond the newest batch that it shows, under no mark of the query."""
+        found = {each.sink.location: find_unmarked(each) for each in self.sinks}
+        return {location: each for location, each in found.items() if each is not None}
+
+    @property
+    def reached_at_most(self) -> int:
+        """The newest batch that a sink shows, or is likely to have under no mark; `NONE` if there is none."""
+        likely = (batch for each in self.unmarked.values() if each.is_likely for batch in each.batches)
+        return max((self.furthest, *likely))
+
+    @property
     def skipped_up_to(self) -> int:
         """The newest number that any sink is known to drop without a word, or `NONE`."""
         found = self.position.skipped_up_to
@@ -151,7 +165,25 @@ class Standing:
     @property
     def recognises_orphan(self) -> bool:
         """Whether every sink is known to take the orphan once: those that hold it drop it, the others write it."""
+        if self.may_have_orphan_unmarked:
+            return False
         return bool(self.sinks) and all(each.recognises_orphan for each in self.sinks)
+
+    @property
+    def may_have_orphan_unmarked(self) -> bool:
+        """Whether a sink is likely to have the orphan under no mark of the query: then it takes it a second time."""
+        return self.has_orphan and any(
+            each.is_likely and self.planned in each.batches for each in self.unmarked.values()
+        )
+
+    def list_unmarked(self) -> Iterator[str]:
+        """What sinks may have, or are taken not to have, beyond what they show; one line each."""
+        for location, each in self.unmarked.items():
+            which = ", ".join(map(str, each.batches[:_NAMED_MAX]))
+            if each.is_likely:
+                yield f"{location} may have rows of batch {which} under no mark of the query: {each.because}"
+            else:
+                yield f"the assumption that {location} has no row of batch {which}, though {each.because} since"
 
     def written_elsewhere(self) -> Iterator[str]:
         """What of the orphan no sink can tell: a query has one sink, and a function may write to others as well."""

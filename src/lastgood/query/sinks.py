@@ -12,6 +12,7 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import get_topics
 from lastgood.query.sink_batches import Held, Origin, find_held_batches, find_planned_anew, is_reading_nothing
 from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
@@ -266,7 +267,7 @@ class SinkView:
 
     def _find_done_before(self, at_ms: int) -> list[int]:
         """Batches that may have had rows and were planned before then, and are done."""
-        planned = ((n, self._planned_ms(n)) for n in self.batches_done(0, self.done))
+        planned = ((n, self.get_planned_ms(n)) for n in self.batches_done(0, self.done))
         return self.may_have_rows([n for n, planned_ms in planned if planned_ms is not None and planned_ms < at_ms])
 
     def older(self) -> list[int]:
@@ -284,7 +285,7 @@ class SinkView:
         is_marked = self.has_every_mark and bool(live)
         newest_done = NONE
         for number in self.checkpoint.offsets.entries:
-            at_ms = self._planned_ms(number)
+            at_ms = self.get_planned_ms(number)
             if at_ms is None or at_ms >= created_ms:
                 continue
             is_itself = is_marked or at_ms + MAX_CLOCK_SKEW_MS < created_ms
@@ -298,10 +299,10 @@ class SinkView:
         created_ms, older = self.sink.created_at_ms, self.older()
         if created_ms is None or not older:
             return False
-        next_ms = self._planned_ms(older[0] + 1)
+        next_ms = self.get_planned_ms(older[0] + 1)
         return next_ms is not None and next_ms + MAX_CLOCK_SKEW_MS < created_ms
 
-    def _planned_ms(self, number: int) -> int | None:
+    def get_planned_ms(self, number: int) -> int | None:
         """When a batch was planned, as far as its plan was read."""
         entry = self.checkpoint.offsets.entries.get(number)
         metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
@@ -431,14 +432,50 @@ def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
     A function writes under a name of its own, and the sink drops what comes under that: nobody knows what the query
     has written there, nor what would be dropped. A name that a person gives is doubted only where batches are done.
     """
+    passed = _list_names_beyond(checkpoint, sink)
+    if passed:
+        return _doubt_passed(checkpoint, sink, passed)
     shows_none = sink.known and sink.last_batch is None and sink.skips_up_to is None and not sink.batches
     is_told = sink.dedupe_key is DedupeKey.APP_ID and checkpoint.last_committed is None
     names = _list_possible_names(checkpoint, sink)
     if not shows_none or is_told or not names:
         return sink
+    return _doubt_name(sink, names)
+
+
+def _doubt_name(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:
     listed = ", ".join(sorted(names)[:_NAMED_MAX])
     because = f"{sink.because}; whether the query writes there as {listed} nobody says (--txn-app-id)"
     return replace(sink, known=False, skips_known=False, because=because, complete_from=None)
+
+
+def _doubt_passed(checkpoint: Checkpoint, sink: SinkEvidence, names: Sequence[str]) -> SinkEvidence:
+    """What a sink says whose mark is of a name under which the query may write no more; else it lacks what is done."""
+    shown, committed = sink.last_batch, checkpoint.last_committed
+    unclear = sink.unclear
+    if shown is not None and committed is not None and shown < committed:
+        unclear = f"it shows batch {shown} as its newest, unless the query has written on as {', '.join(names)}"
+    return _doubt_name(replace(sink, last_batch=None, skips_up_to=None, unclear=unclear), names)
+
+
+def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
+    """Names that have gone on in a sink where the query, by the name that it was asked for, has stopped short.
+
+    An application that was changed writes under another name from then on, and is dropped by that.
+    """
+    committed, planned, orphan = checkpoint.last_committed, checkpoint.last_planned, checkpoint.orphan
+    shown = sink.last_batch
+    if not sink.known or shown is None or planned is None:
+        return []
+    if committed is not None and shown < committed:
+        ends = range(shown + 1, planned + 1)
+    elif orphan is not None and shown < orphan:
+        ends = range(orphan, orphan + 1)
+    else:
+        return []
+    own = checkpoint.query.query_id if isinstance(checkpoint.query, QueryMetadata) else None
+    names = [name for name in sink.others if name == own or not is_query_id(name)]
+    return [name for name in names if sink.others[name] in ends]
 
 
 def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:

@@ -49,6 +49,17 @@ class CommittedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmarkedRows:
+    """Rows that came under the name of no query and no application."""
+
+    version: int
+    """Version of the table."""
+    row_count: int | None = None
+    """None: unknown."""
+    committed_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkEvidence(JsonValue):
     """What a sink says about one query, when it was asked."""
 
@@ -56,7 +67,7 @@ class SinkEvidence(JsonValue):
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
         "write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names files_gone "
-        "notes is_silent"
+        "unmarked notes is_silent"
     )
     """The fields by their names."""
 
@@ -117,6 +128,9 @@ class SinkEvidence(JsonValue):
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()
     """File sink: files that its log names and that are not there, by their path below the folder."""
+    unmarked: tuple[UnmarkedRows, ...] = ()
+    """Delta: rows that came since the newest batch that it shows and that no mark stands for, oldest first; of many the
+    newest."""
     notes: tuple[str, ...] = ()
     """Traps that were seen; each one line for a person."""
     is_silent: bool = False

@@ -33,7 +33,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_0
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, UnmarkedRows
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -193,6 +193,27 @@ def test_row_11_reads_again_what_the_sink_lost(tmp_path: Path) -> None:
     assert found.guarantee is EXACT
     assert found.sources[0].reread == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
     assert found.sources[0].duplicated == {}
+
+
+def test_row_11_counts_as_twice_what_may_be_there_without_a_mark(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    sink = delta(1, unmarked=(UnmarkedRows(2, 10), UnmarkedRows(3, 10)))
+    found = drafted(known(tmp_path, sink, kafka=broker((0, 30), (0, 30))), ResumeGoal())
+    assert found.guarantee is TWICE
+    assert found.sources[0].duplicated == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
+    assert found.rests_on[-1] == (
+        "/lake/out may have rows of batch 2, 3 under no mark of the query: versions 2 to 3 brought rows without a mark"
+    )
+
+
+def test_orphan_that_may_be_there_without_a_mark_is_taken_twice(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    fitting, other = (delta(2, unmarked=(UnmarkedRows(3, rows),)) for rows in (10, 11))
+    for goal in (ResumeGoal(), ReplanGoal()):
+        assert drafted(known(tmp_path, fitting), goal).guarantee is TWICE
+        exact = drafted(known(tmp_path, other), goal)
+        assert exact.guarantee is EXACT
+        assert "the assumption that /lake/out has no row of batch 3, though" in "\n".join(exact.rests_on)
 
 
 def test_row_11_is_refused_for_files_that_nobody_has_looked_at(tmp_path: Path) -> None:

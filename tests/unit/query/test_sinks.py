@@ -12,7 +12,7 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.sinks import NONE, Agreement, Rerun, Shown, SinkView, judge_shown_at_last, make_sink_views
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.testing.checkpoints import STARTED_MS
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS
 
 
 def view(folder: Path, sink: SinkEvidence, *, is_stateful: bool = False) -> SinkView:
@@ -121,6 +121,28 @@ def test_name_that_stands_where_the_logs_do_is_likelier_than_a_higher_one(tmp_pa
     query(tmp_path, 6, orphan=True)
     shared = delta(None, batches=(), others={"my-app": 6, "their-app": 40})
     assert not view(tmp_path, shared).would_drop
+
+
+def test_name_that_has_gone_on_where_the_query_has_stopped_may_be_its_own(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    found = view(tmp_path, delta(2, others={"my-app": 4}))
+    assert (found.sink.known, found.complete_to, found.perhaps_gone()) == (False, None, [3, 4])
+    for others in ({"my-app": 2}, {"my-app": 5}, {"9818c18b-9839-4690-99f7-f5f3cde02c1d": 4}):
+        assert view(tmp_path, delta(2, others=others)).complete_to == 2  # nowhere between, or another query
+    assert view(tmp_path, delta(4, others={"my-app": 4})).complete_to == 4
+
+
+def test_name_that_stands_at_the_orphan_may_have_written_it(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    found = view(tmp_path, delta(2, others={"my-app": 3}))
+    assert (found.recognises_orphan, found.perhaps_gone()) == (False, [])
+    assert view(tmp_path, delta(2, others={"my-app": 4})).recognises_orphan
+
+
+def test_id_of_the_query_beside_the_name_that_was_asked_for_is_its_own(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    by_name = replace(delta(2, others={QUERY_ID: 4}), dedupe_key=DedupeKey.APP_ID)
+    assert not view(tmp_path, by_name).sink.known
 
 
 def test_name_that_a_person_gives_is_believed_until_batches_are_done_that_it_does_not_show(tmp_path: Path) -> None:

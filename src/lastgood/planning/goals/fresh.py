@@ -356,8 +356,8 @@ def _price_repair(
 ) -> Repair:
     """The price by the logs where they tell how far the sinks are, else the word by what is proven otherwise."""
     shown = [batch for batch in standing.shown if batch is not None]
-    if standing.sinks_known and min(shown) in plans and max(shown) in plans:
-        low, high = plans[min(shown)], plans[max(shown)]
+    if standing.sinks_known and min(shown) in plans and standing.reached_at_most in plans:
+        low, high = plans[min(shown)], plans[standing.reached_at_most]
         reached = Reached(find_ends(low), find_ends(high), find_ends(plans[max(plans)]))
         return price_edits(standing, reached, starts, edits, tuple(standing.marks()))
     extent = goal.extent

@@ -174,7 +174,7 @@ class _Where:
         else:
             low = standing.committed
         if is_known:
-            high = max(shown)
+            high = standing.reached_at_most
         else:
             high = max(standing.planned, standing.furthest, *list_mirrored(work.mirror, OFFSETS))
         number = choose_number(

@@ -163,7 +163,7 @@ class Work:
         words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
         grounds = (line for repair in self.repairs for line in repair.rests_on)
         lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
-        lines = (*lines, *(each.ground for each in sources))
+        lines = (*lines, *self.began.list_unmarked(), *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
         # No word is better than the price that is named beside it.

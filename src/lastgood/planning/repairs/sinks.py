@@ -101,7 +101,8 @@ def cut_logs(work: Work) -> Repair | None:
     checkpoint = standing.checkpoint
     edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
     edits += [Edit(f"{OFFSETS}/{n}", None, why) for n in checkpoint.offsets.ids if n > floor]
-    reached = Reached(find_ends(plan), find_ends(plan), find_ends(newest))
+    most = standing.plan(standing.reached_at_most) or newest
+    reached = Reached(find_ends(plan), find_ends(most), find_ends(newest))
     prices = price_start(find_ends(plan), reached, checkpoint, standing.kafka)
     return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks()), prices=prices)
 
@@ -256,7 +257,8 @@ def retire_orphan(
     plans = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in numbers)
     drop = Repair((*others, *plans), drops=True)
     first = numbers[0]
-    if standing.sinks_known and set(shown) == {after} and standing.would_take(first):
+    is_lacking = standing.sinks_known and set(shown) == {after} and not standing.may_have_orphan_unmarked
+    if is_lacking and standing.would_take(first):
         exact = _use_numbers_up(standing, after, numbers, why, others) or drop
         lines = (*standing.marks(), *standing.written_elsewhere())
         return _add_price(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, lines)

@@ -26,6 +26,7 @@ from lastgood.sinks.evidence import (
     START_MS,
     DedupeKey,
     SinkEvidence,
+    UnmarkedRows,
     is_query_id,
     make_silent_evidence,
     make_unknown_evidence,
@@ -47,6 +48,9 @@ WRITABLE_FEATURES = frozenset(
     }
 )
 """Table features that ask nothing of a version which only moves files and markers; delta-rs writes them too."""
+
+_UNMARKED_MAX = 20
+"""So many versions without a mark are told one by one."""
 
 _UNTRIED = ("abfss", "gs")
 """Where Spark's Delta commits in ways of its own that were never tried beside ours."""
@@ -203,6 +207,7 @@ def judge_table_log(
         mark_lasts_ms=mark_lasts_ms,
         unclear=unclear,
         unclear_at_ms=unclear_at_ms,
+        unmarked=_list_unmarked(log, history, batch_id),
         notes=notes,
     )
 
@@ -293,6 +298,16 @@ def _find_creation_ms(log: TableLog) -> int | None:
     """When the table was made; None where it does not say, or was made of rows that were there before."""
     is_brought = any(each.brings_rows for each in log.commits)
     return None if is_brought or log.metadata is None else log.metadata.created_at_ms
+
+
+def _list_unmarked(log: TableLog, history: History, batch_id: int | None) -> tuple[UnmarkedRows, ...]:
+    """Rows of nobody who is named, since the newest batch that is shown; none where no batch is."""
+    if batch_id is None:
+        return ()
+    # Where the mark alone tells the batch, its version is older than all that were read.
+    newest = -1 if history.last_version is None else history.last_version
+    found = [each for each in log.commits if each.version > newest and each.adds_unmarked_rows]
+    return tuple(UnmarkedRows(each.version, each.row_count, each.timestamp_ms) for each in found[-_UNMARKED_MAX:])
 
 
 def _find_retention(log: TableLog) -> str | None:

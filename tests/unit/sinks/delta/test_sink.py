@@ -530,3 +530,21 @@ def test_restore_leaves_open_what_a_query_without_marks_has_lost(tmp_path: Path)
 def test_restore_of_a_table_that_has_marks_is_told_by_them(table: Path) -> None:
     DeltaTable(table).restore(1)
     assert evidence(table).unclear_at_ms is None
+
+
+def test_rows_without_a_mark_since_the_newest_batch_are_told(table: Path) -> None:
+    assert evidence(table).unmarked == ()
+    for _ in range(2):
+        write_deltalake(table, ROWS, mode="append")
+    DeltaTable(table).optimize.compact()
+    DeltaTable(table).update(updates={"batch": "2"})
+    found = evidence(table).unmarked
+    assert [(each.version, each.row_count) for each in found] == [(4, 3), (5, 3)]
+    write(table, 4)
+    assert evidence(table).unmarked == ()
+
+
+def test_rows_without_a_mark_say_nothing_where_no_batch_is_shown(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    write_deltalake(folder, ROWS, mode="append")
+    assert evidence(folder).unmarked == ()
