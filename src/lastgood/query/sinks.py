@@ -434,28 +434,28 @@ def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
     """
     passed = _list_names_beyond(checkpoint, sink)
     if passed:
-        return _doubt_passed(checkpoint, sink, passed)
+        return _make_passed_unknown(checkpoint, sink, passed)
     shows_none = sink.known and sink.last_batch is None and sink.skips_up_to is None and not sink.batches
     is_told = sink.dedupe_key is DedupeKey.APP_ID and checkpoint.last_committed is None
     names = _list_possible_names(checkpoint, sink)
     if not shows_none or is_told or not names:
         return sink
-    return _doubt_name(sink, names)
+    return _make_name_unknown(sink, names)
 
 
-def _doubt_name(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:
+def _make_name_unknown(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:
     listed = ", ".join(sorted(names)[:_NAMED_MAX])
     because = f"{sink.because}; whether the query writes there as {listed} nobody says (--txn-app-id)"
     return replace(sink, known=False, skips_known=False, because=because, complete_from=None)
 
 
-def _doubt_passed(checkpoint: Checkpoint, sink: SinkEvidence, names: Sequence[str]) -> SinkEvidence:
+def _make_passed_unknown(checkpoint: Checkpoint, sink: SinkEvidence, names: Sequence[str]) -> SinkEvidence:
     """What a sink says whose mark is of a name under which the query may write no more; else it lacks what is done."""
     shown, committed = sink.last_batch, checkpoint.last_committed
     unclear = sink.unclear
     if shown is not None and committed is not None and shown < committed:
         unclear = f"it shows batch {shown} as its newest, unless the query has written on as {', '.join(names)}"
-    return _doubt_name(replace(sink, last_batch=None, skips_up_to=None, unclear=unclear), names)
+    return _make_name_unknown(replace(sink, last_batch=None, skips_up_to=None, unclear=unclear), names)
 
 
 def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
@@ -467,14 +467,18 @@ def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
     shown = sink.last_batch
     if not sink.known or shown is None or planned is None:
         return []
-    if committed is not None and shown < committed:
+    is_short_of_done = committed is not None and shown < committed
+    if is_short_of_done:
         ends = range(shown + 1, planned + 1)
     elif orphan is not None and shown < orphan:
         ends = range(orphan, orphan + 1)
     else:
         return []
     own = checkpoint.query.query_id if isinstance(checkpoint.query, QueryMetadata) else None
-    names = [name for name in sink.others if name == own or not is_query_id(name)]
+    is_told = sink.dedupe_key is DedupeKey.APP_ID and sink.presumed_app_id is None
+    # A name that a person gives is believed where another one stands at the orphan: it may be that of another query.
+    is_any_doubted = is_short_of_done or not is_told
+    names = [name for name in sink.others if name == own or (is_any_doubted and not is_query_id(name))]
     return [name for name in names if sink.others[name] in ends]
 
 

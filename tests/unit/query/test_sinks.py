@@ -137,6 +137,8 @@ def test_name_that_stands_at_the_orphan_may_have_written_it(tmp_path: Path) -> N
     found = view(tmp_path, delta(2, others={"my-app": 3}))
     assert (found.recognises_orphan, found.perhaps_gone()) == (False, [])
     assert view(tmp_path, delta(2, others={"my-app": 4})).recognises_orphan
+    told = [replace(delta(2, others={name: 3}), dedupe_key=DedupeKey.APP_ID) for name in ("other-app", QUERY_ID)]
+    assert [view(tmp_path, each).sink.known for each in told] == [True, False]
 
 
 def test_id_of_the_query_beside_the_name_that_was_asked_for_is_its_own(tmp_path: Path) -> None:
