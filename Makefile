@@ -7,7 +7,7 @@ SEED ?= $(shell date +%s)
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/pytest --basetemp="$$folder/tmp"
-# What check has run is not even collected again.
+# What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
 # Nothing may depend on what the calling shell exports.
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
@@ -25,9 +25,9 @@ setup: ## virtual environment with every extra in .venv (Java too, if it is miss
 demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five ways, an audit
 	@$(BIN)/lastgood demo
 
-# Sparks and brokers first, and more workers than cores: where a test waits for them, others use the processor.
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	@$(PYTEST) -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "not proof"
+	@$(PYTEST) -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
+	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
@@ -41,10 +41,8 @@ types:
 layers:
 	$(BIN)/lint-imports --no-logo
 
-# Tests are compiled once, beside types, and not by each worker; what cannot be compiled is told by the run itself.
 unit:
-	@ls -d tests/unit/* tests/style | xargs -n 20 -P 2 $(BIN)/pytest -qq --collect-only > /dev/null || true
-	@$(PYTEST) -q -n 2 tests/unit tests/style
+	@$(PYTEST) -q -n 3 tests/unit tests/style
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"

@@ -29,14 +29,14 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the shard of `LASTGOOD_SHARD=i/n`: every n-th cell of the matrices, so that shards take alike.
 
-    What takes longest goes first, so that processes side by side end together, and what waits least goes last.
+    What takes longest goes first, so that processes side by side end together.
     """
     part, parts = map(int, os.environ.get("LASTGOOD_SHARD", "1/1").split("/"))
     cells = [item for item in items if item.get_closest_marker("proof")]
     dropped = {id(item) for number, item in enumerate(cells) if number % parts != part - 1}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in dropped])
     items[:] = [item for item in items if id(item) not in dropped]
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "services")])
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session")
