@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -181,6 +182,7 @@ def small_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        gc.collect()  # of a verb that was broken off in this process, its error may still hold the folders open
         subprocess.run(["umount", str(folder)], check=True)
 
 
