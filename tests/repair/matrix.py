@@ -46,7 +46,7 @@ def damages(newest: int) -> tuple[Damage, ...]:
 
     def orphan(by: int) -> tuple[Edit, ...]:
         ahead = Edit("copy_ahead", {"logs": ["offsets"], "batch": newest, "by": 1})
-        return ahead, Edit("move_offset", {"batch": newest + 1, "source": 0, "by": by, "crc": "none"})
+        return ahead, Edit("move_offset", {"batch": newest + 1, "source": 0, "by": by, "crc": "fresh"})
 
     def all_expired(by: int) -> Edit:
         return Edit("expire_records", {"partitions": {"0": 20 + by, "1": 20 + by}})
