@@ -70,7 +70,7 @@ def read_checkpoint(storage: Storage, location: Location, *, batches: int = BATC
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
-    with _open_threads(storage, storage.parallel) as pool:
+    with _open_threads(storage) as pool:
         return _Reader(storage, location, pool).read(max(batches, 2))
 
 
@@ -129,7 +129,7 @@ def _read_at_once(logs: _Logs, batch_ids: Iterable[int]) -> Iterator[Batch]:
             yield batch_id, pool.submit(logs.plan, batch_id), pool.submit(logs.commit, batch_id)
 
     parallel = logs.storage.parallel
-    with _open_threads(logs.storage, parallel) as pool:
+    with _open_threads(logs.storage) as pool:
         for batch_id, plan, commit in _take_ahead(asked(), parallel):
             yield Batch(batch_id, plan.result(), commit.result())
 
@@ -190,7 +190,9 @@ def _is_side_file(name: str, names: Collection[str] | None) -> bool:
 
 
 @contextmanager
-def _open_threads(storage: Storage, count: int, *, quick_seconds: float = QUICK_SECONDS) -> Iterator[Executor]:
+def _open_threads(
+    storage: Storage, count: int | None = None, *, quick_seconds: float = QUICK_SECONDS
+) -> Iterator[Executor]:
     pool = open_threads(storage, count, quick_seconds=quick_seconds)
     try:
         yield pool

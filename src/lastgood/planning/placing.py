@@ -75,11 +75,13 @@ def _leave_out_added(standing: Standing, source_id: str, base: Offsets, wanted: 
     newest = standing.checkpoint.newest_offsets
     line = None if newest is None else newest.source(source_id)
     added = select_only_in(get_topics(line.offset if line else None), base)
-    kept = {
-        topic: {p: at for p, at in parts.items() if at != OFFSET_EARLIEST or p not in added.get(topic, {})}
-        for topic, parts in wanted.items()
-    }
-    return {topic: parts for topic, parts in kept.items() if parts}
+    kept: dict[str, dict[int, int]] = {}
+    for topic, parts in wanted.items():
+        for partition, at in parts.items():
+            if at == OFFSET_EARLIEST and partition in added.get(topic, {}):
+                continue
+            kept.setdefault(topic, {})[partition] = at
+    return kept
 
 
 def reduce_to_now(reached: Reached, may_be_read: Offsets) -> Reached:

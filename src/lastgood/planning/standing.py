@@ -138,8 +138,11 @@ class Standing:
     @property
     def reached_at_most(self) -> int:
         """The newest batch that a sink shows, or is likely to have under no mark; `NONE` if there is none."""
-        likely = (batch for each in self.unmarked.values() if each.is_likely for batch in each.batches)
-        return max((self.furthest, *likely))
+        reached = self.furthest
+        for each in self.unmarked.values():
+            if each.is_likely:
+                reached = max(reached, *each.batches)
+        return reached
 
     @property
     def skipped_up_to(self) -> int:

@@ -478,8 +478,10 @@ def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
     is_told = sink.dedupe_key is DedupeKey.APP_ID and sink.presumed_app_id is None
     # A name that a person gives is believed where another one stands at the orphan: it may be that of another query.
     is_any_doubted = is_short_of_done or not is_told
-    names = [name for name in sink.others if name == own or (is_any_doubted and not is_query_id(name))]
-    return [name for name in names if sink.others[name] in ends]
+    beyond = [name for name, last in sink.others.items() if last in ends]
+    if is_any_doubted:
+        return [name for name in beyond if name == own or not is_query_id(name)]
+    return [name for name in beyond if name == own]
 
 
 def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:

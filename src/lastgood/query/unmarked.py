@@ -53,7 +53,7 @@ def _select_since(rows: Sequence[UnmarkedRows], planned_ms: int | None) -> tuple
     """Those that came once a batch was planned, or may have."""
     if planned_ms is None:
         return tuple(rows)
-    return tuple(each for each in rows if each.committed_at_ms is None or each.committed_at_ms >= planned_ms)
+    return tuple(each for each in rows if not each.is_older_than(planned_ms))
 
 
 def _are_as_many(rows: Sequence[UnmarkedRows], spans: Sequence[Span]) -> bool:

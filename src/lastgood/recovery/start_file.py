@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -48,7 +49,7 @@ def make_start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileSt
     before = None
     if found is not None:
         before = storage.read(file, limit=FILE_BYTES_MAX)
-    secrets = _list_secrets(before or b"")
+    secrets = _list_secrets(before or b"", has_keys=edit.file.key is not None)
     if secrets:
         shown = take_excerpt(secrets, _NAMES_SHOWN).in_a_line
         raise _make_refused_error(
@@ -94,18 +95,24 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
             )
 
 
-def _list_secrets(content: bytes) -> list[str]:
-    """What a file holds that no copy of it in a plan, or beside a checkpoint, may hold: by its name, or its line."""
-    try:
-        properties = parse_properties(content)
-    except UsageError:  # told by who reads it as one
-        properties = {}
+def _list_secrets(content: bytes, *, has_keys: bool) -> list[str]:
+    """What a file holds that no copy of it in a plan, or beside a checkpoint, may hold: by its name, or its line.
+
+    Args:
+        content: Of the file.
+        has_keys: Whether it is read as properties. One that is all offsets is none: a topic may be called `tokens`.
+    """
+    properties = {}
+    if has_keys:
+        with contextlib.suppress(UsageError):  # told by who reads it for its offsets
+            properties = parse_properties(content)
     told = {name: f"{name}={value}" for name, value in properties.items()}
     found = [name for name, line in told.items() if redact(line) != line]
     if found:
         return found
-    lines = content.decode("utf-8", "replace").splitlines()
-    return [f"line {number}" for number, line in enumerate(lines, 1) if redact(line) != line]
+    lines = enumerate(content.decode("utf-8", "replace").splitlines(), 1)
+    hiding = [number for number, line in lines if redact(line) != line]
+    return [f"line {number}" for number in hiding]
 
 
 def _resolve_links(location: Location) -> Location:

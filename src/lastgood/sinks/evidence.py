@@ -57,6 +57,11 @@ class UnmarkedRows:
     row_count: int | None = None
     """None: unknown."""
     committed_at_ms: int | None = None
+    """None: unknown."""
+
+    def is_older_than(self, at_ms: int) -> bool:
+        """Whether they are known to have come before then."""
+        return self.committed_at_ms is not None and self.committed_at_ms < at_ms
 
 
 @dataclass(frozen=True, slots=True)

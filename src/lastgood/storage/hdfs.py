@@ -219,8 +219,8 @@ class _Dependable:
     def _go_on(self, method: str, location: str, **how: Any) -> Any:
         """What is answered where a name node sends us to: its data node, or a gateway itself.
 
-        A password was named for the name nodes, and nobody else gets it: who answers for one would else say who
-        learns it.
+        A password was named for the name nodes, and nobody else gets it. Who answers for one must not say who learns
+        it.
         """
         url = self._apply_proxy(location)
         to = urlsplit(url)

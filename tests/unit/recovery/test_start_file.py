@@ -62,6 +62,13 @@ def test_file_that_holds_secrets_is_copied_nowhere(tmp_path: Path, content: byte
     assert refused.value.found == secrets
 
 
+def test_topic_that_is_called_like_a_secret_is_none(tmp_path: Path) -> None:
+    (tmp_path / "start.json").write_bytes(b'{"tokens":{"0":5}}')
+    file = StartFile(str(tmp_path / "start.json"), StartForm.JSON, None)
+    (step,) = make_start_steps(StartEdit(file, {"tokens": {0: 7}}, "why"), parse_location(str(tmp_path / "chk")))
+    assert step.after == b'{"tokens":{"0":7}}\n'
+
+
 def test_link_is_not_taken_for_the_file_that_the_application_reads(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_bytes(b"earliest")
     (tmp_path / "start.json").symlink_to("real.json")

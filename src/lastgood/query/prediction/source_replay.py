@@ -169,9 +169,12 @@ def _is_asked(observed: Observation, source_id: str, offset: SourceOffset, initi
 
 def _is_like_rate(observed: Observation, source_id: str) -> bool:
     """Whether the newest plan is one of `rate-micro-batch`: so many batches of one length, as Spark writes it."""
-    plans = {n: each for n, each in observed.checkpoint.offsets.entries.items() if isinstance(each, OffsetEntry)}
-    newest = max(plans, default=-1)
-    line = plans[newest].source(source_id) if plans else None
+    entries = observed.checkpoint.offsets.entries
+    newest = max((n for n, entry in entries.items() if isinstance(entry, OffsetEntry)), default=-1)
+    plan = entries.get(newest)
+    if not isinstance(plan, OffsetEntry):
+        return False
+    line = plan.source(source_id)
     if line is None or not isinstance(line.offset, RateMicroBatchOffset):
         return False
     return line.text == line.offset.to_text() and line.offset.offset % (newest + 1) == 0

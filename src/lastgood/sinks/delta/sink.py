@@ -306,7 +306,8 @@ def _list_unmarked(log: TableLog, history: History, batch_id: int | None) -> tup
         return ()
     # Where the mark alone tells the batch, its version is older than all that were read.
     newest = -1 if history.last_version is None else history.last_version
-    found = [each for each in log.commits if each.version > newest and each.adds_unmarked_rows]
+    since = [each for each in log.commits if each.version > newest]
+    found = [each for each in since if each.adds_unmarked_rows]
     return tuple(UnmarkedRows(each.version, each.row_count, each.timestamp_ms) for each in found[-_UNMARKED_MAX:])
 
 
