@@ -114,7 +114,7 @@ def check_ledger(file: Path, batches: list[int]) -> None:
 
 @pytest.fixture(scope="module")
 def connect_python() -> Path:
-    """A Python with the default pyspark and what its Connect client needs beside it, kept in the cache."""
+    """A Python with what the client of Spark Connect needs beside pyspark, kept in a cache that checkouts share."""
     spark = find_default_spark()
     folder = locate_cache(None, os.environ) / f"connect-{spark.version}"
     python = folder / "bin" / "python"
@@ -129,8 +129,6 @@ def connect_python() -> Path:
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode:
                     require_service(f"no client for Spark Connect: {done.stderr.strip().splitlines()[-1]}")
-                (packages,) = folder.glob("lib/python*/site-packages")
-                (packages / "spark.pth").write_text(f"{spark.home.parent}\n")
             (folder / "complete").touch()
     return python
 
@@ -139,12 +137,13 @@ def test_connect_is_recorded_from_within_and_from_without(connect_python: Path, 
     agent, recorded, log = tmp_path / "agent", tmp_path / "recorded", tmp_path / "app.log"
     agent.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK", "PYTHON"))}
+    path = [SITE_FOLDER, Path(lastgood.__file__).parents[1], find_default_spark().home.parent]
     env: Mapping[str, str] = {
         **kept,
         "JAVA_HOME": str(java.home),
         "SPARK_LOCAL_IP": LOOPBACK,
         "PYSPARK_PYTHON": str(connect_python),
-        "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(Path(lastgood.__file__).parents[1])]),
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
         FOLDER_VARIABLE: str(agent),
         "SPARK_TESTING": "1",  # so that the server takes a free port, not 15002, and tells its client which
     }
