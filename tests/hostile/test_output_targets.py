@@ -252,3 +252,86 @@ def test_debug_shows_where_any_error_comes_from_and_changes_nothing_else(
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "--debug" in capsys.readouterr().out
+
+
+def _left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Stand in a folder that somebody has removed."""
+    (tmp_path / "left").mkdir()
+    monkeypatch.chdir(tmp_path / "left")
+    (tmp_path / "left").rmdir()
+
+
+@pytest.mark.parametrize("verb", [*READING, *CHANGING, *ABOUT_ONE], ids=" ".join)
+def test_no_verb_stumbles_over_a_folder_that_was_removed_around_it(
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    _left(monkeypatch, tmp_path)
+    code, told = typed(capsys, *_words(verb, tmp_path / "chk"))
+    assert code != 4, told
+    assert code == 0 or verb not in READING, told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "chk"],
+        ["run", "--checkpoint", "chk", "--", "true"],
+        ["run", "--config", "one.toml", "x"],
+    ],
+    ids=" ".join,
+)
+def test_relative_name_means_nothing_in_a_folder_that_was_removed(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _left(monkeypatch, tmp_path)
+    code, told = typed(capsys, *words)
+    assert code not in (0, 1, 4), told
+
+
+def test_no_ledger_is_named_from_a_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    monkeypatch.setenv("LASTGOOD_LEDGER", "here.sqlite3")
+    _left(monkeypatch, tmp_path)
+    code, told = typed(capsys, "backup", "create", tmp_path / "chk")
+    assert (code, "[LEDGER_URL_INVALID]" in told) == (2, True), told
+
+
+@pytest.fixture
+def removing(tmp_path: Path) -> list[str]:
+    """A command that fails, and removes the folder in which its supervisor was called, as a new release does."""
+    program = tmp_path / "command"
+    program.write_text(f"#!/bin/sh\necho >> {tmp_path}/started; rm -rf {tmp_path}/release; exit 1\n")
+    program.chmod(0o755)
+    (tmp_path / "release").mkdir()
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    query.plan()
+    return [str(program)]
+
+
+@pytest.mark.parametrize("way", ["a command", "a pipeline", "a configuration"])
+def test_supervisor_goes_on_where_the_folder_that_it_was_called_in_is_removed(
+    removing: list[str], way: str, tmp_path: Path
+) -> None:
+    for name in ("lastgood.toml", "one.toml"):
+        (tmp_path / "release" / name).write_text(
+            f"""[pipeline.orders]
+command = {json.dumps(removing)}
+checkpoint = "{tmp_path}/chk"
+policy = {{ backoff = "10ms" }}
+"""
+        )
+    words = {
+        "a command": ["--checkpoint", str(tmp_path / "chk"), "--", *removing],
+        "a pipeline": ["orders"],
+        "a configuration": ["--config", "one.toml", "orders"],
+    }[way]
+    typed = [LASTGOOD, "run", "--no-agent", *words]
+    done = subprocess.run(typed, cwd=tmp_path / "release", capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 3, done
+    assert "a person is needed" in done.stderr
+    assert (tmp_path / "started").read_text().count("\n") > 1

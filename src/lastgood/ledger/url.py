@@ -99,7 +99,14 @@ def _parse_sqlite(rest: str, folder: Path) -> LedgerPlace:
 
 
 def _make_sqlite_place(path: Path) -> LedgerPlace:
-    place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - by text: what is a link stays one
+    try:
+        place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - by text: what is a link stays one
+    except FileNotFoundError as error:
+        raise LedgerUrlError(
+            "a relative path of a ledger counts from the current folder, and that was removed",
+            found=str(path),
+            expected="an absolute path, or another current folder",
+        ) from error
     return LedgerPlace(f"sqlite:///{place}", path=place)
 
 

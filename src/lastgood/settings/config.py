@@ -45,6 +45,8 @@ class Config:
             self.path = Path(CONFIG_NAME)
         else:
             self.path = path
+        # Now: the folder that we were called in may be removed while a command is supervised.
+        self._is_here = path is None or _is_found_here(path)
         self._reading = RLock()
         self._document: Mapping[str, Any] | None = None
         self._pipelines: dict[str, Pipeline] | None = None
@@ -53,8 +55,7 @@ class Config:
     @property
     def named(self) -> str | None:
         """How a command has to name it; None where it is the one that a command finds here by itself."""
-        is_here = self.path.absolute() == Path(CONFIG_NAME).absolute()
-        if is_here:
+        if self._is_here:
             return None
         return str(self.path)
 
@@ -429,6 +430,13 @@ def _parse_start_file(table: _Table, queries: int) -> StartFile | None:
         raise table.wrong("start_file", repr(file), error.expected or "a file") from error
     except UsageError as error:
         raise table.wrong("start_key", repr(key) if key else "nothing", error.expected or "a key") from error
+
+
+def _is_found_here(path: Path) -> bool:
+    try:
+        return path.absolute() == Path(CONFIG_NAME).absolute()
+    except FileNotFoundError:  # the current folder was removed: nothing is found in it
+        return False
 
 
 class _Table:

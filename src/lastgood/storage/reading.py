@@ -71,9 +71,16 @@ def parse_location(text: str) -> Location:
     """Read a location as Spark takes it: see `resolve_location`. A relative path counts from the current folder.
 
     Raises:
-        LocationInvalidError: see `resolve_location`.
+        LocationInvalidError: see `resolve_location`; or it is relative, and the current folder was removed.
     """
-    return resolve_location(text, here=os.getcwd)
+    try:
+        return resolve_location(text, here=os.getcwd)
+    except FileNotFoundError as error:
+        raise LocationInvalidError(
+            "a relative location counts from the current folder, and that was removed",
+            subject=text,
+            expected="an absolute location, or another current folder",
+        ) from error
 
 
 class Entry(NamedTuple):
