@@ -50,6 +50,21 @@ def met(things: Sequence[Any], verbs: Sequence[list[str]]) -> list[Any]:
     return [*rotated(things, verbs, 2), *(pytest.param(*each, marks=pytest.mark.proof) for each in whole)]
 
 
+@pytest.mark.parametrize("number", [2**63, 10**22])
+def test_a_number_that_is_no_batch_for_spark_is_none_for_a_repair(tmp_path: Path, number: int) -> None:
+    chk = checkpoint(tmp_path)
+    for log in ("offsets", "commits"):
+        (chk / log / str(number)).write_bytes(b"v1\n{}\n")
+    for verb in (
+        ("plan", chk, "--goal", "replan", "--accept", "duplicates", "-o", tmp_path / "plan.json"),
+        ("apply", tmp_path / "plan.json", "--driver-is-dead"),
+        ("undo", "last", "--checkpoint", chk, "--driver-is-dead"),
+    ):
+        said = call(*verb)
+        assert said.code == 0, said
+    assert not any((chk / "offsets" / str(each)).exists() for each in (number + 1, 9))
+
+
 IN_NAMES = [(log, number) for log in ("offsets", "commits", "sources/0") for number in HUGE]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hostile.attacker import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -213,3 +216,67 @@ class Unchecked(FsspecStorage):
     def walk(self, folder: Any) -> Any:
         found = self.filesystem.find(f"{folder.authority}{folder.path}")
         return (Entry(key.partition(f"{folder.path}/")[2], is_folder=False, size=1, modified_ms=None) for key in found)
+
+
+UNCANONICAL = ["08", "+8", "\u0668", "8 ", "8.compact", str(2**63), "-1"]
+"""What Spark lists as a batch and cannot open, or does not list: only `8` is the entry of batch 8."""
+
+
+@pytest.mark.parametrize("name", UNCANONICAL)
+@pytest.mark.parametrize("source", ["mirror", "last"])
+def test_a_copy_of_another_name_than_an_entrys_leaves_no_seal(tmp_path: Path, source: str, name: str) -> None:
+    """The newest plan is put back empty first: nothing would ever fill one that no copy is of."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    (tmp_path / "chk/offsets" / name).write_bytes((tmp_path / "chk/offsets/7").read_bytes())
+    target = resolve_target(str(tmp_path / "chk"))
+    verbs.create(target)
+    shutil.rmtree(tmp_path / "chk")
+    verbs.restore(target, source=source)
+    assert [path for path in (tmp_path / "chk/offsets").iterdir() if not path.stat().st_size] == []
+    assert (tmp_path / "chk/offsets/7").exists()
+
+
+@pytest.mark.parametrize("name", UNCANONICAL)
+def test_a_copy_of_another_name_than_an_entrys_stands_for_no_batch(tmp_path: Path, name: str) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(8)
+    query.plan()
+    strange = tmp_path / "chk/commits" / name
+    strange.write_bytes((tmp_path / "chk/commits/7").read_bytes())
+    verbs.create(resolve_target(str(tmp_path / "chk")))
+    strange.unlink()
+    said = call("plan", tmp_path / "chk", "-o", tmp_path / "plan.json")
+    assert said.code == 0, said
+
+
+def of_before_the_epoch(chk: Path) -> None:
+    os.utime(chk / "offsets/3", (-1e9, -1e9))
+
+
+def compacted_as_no_log_is(chk: Path) -> None:
+    (chk / "offsets/8.compact").write_bytes(b"v1\n{}")
+
+
+def a_name_that_is_no_text(chk: Path) -> None:
+    folder = chk / "sources" / os.fsdecode(b"\xff")
+    folder.mkdir(parents=True)
+    (folder / "0").write_bytes(b"v1\n{}")
+
+
+@pytest.mark.parametrize("source", ["mirror", "last"])
+@pytest.mark.parametrize("strange", [of_before_the_epoch, compacted_as_no_log_is, a_name_that_is_no_text])
+def test_no_file_in_a_log_spoils_the_backup_of_the_others(
+    tmp_path: Path, strange: Callable[[Path], None], source: str
+) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    logs = {path: content for path, content in state_of(tmp_path / "chk").items() if not path.endswith(".crc")}
+    strange(tmp_path / "chk")
+    target = resolve_target(str(tmp_path / "chk"))
+    verbs.create(target)
+    shutil.rmtree(tmp_path / "chk")
+    verbs.restore(target, source=source)
+    assert state_of(tmp_path / "chk") == logs

@@ -18,7 +18,7 @@ import pytest
 from hostile.attacker import Attacker, Told, call
 from hostile.test_trust_fuzz import SEED, _no_waiting, lake
 from hostile.test_trust_hosts import reading
-from hostile.test_trust_plans import DEAD, finishing
+from hostile.test_trust_plans import finishing
 
 from lastgood.journal.lease import LeasePace, take_lease
 from lastgood.recovery import applying as apply
@@ -65,8 +65,8 @@ def verbs(attacker: Attacker, room: Path) -> dict[str, tuple[object, ...]]:
     return {
         **finishing(attacker, room),
         **reading(attacker, room),
-        "restore": ("backup", "restore", chk, "--from", "last", DEAD),
-        "restore the mirror": ("backup", "restore", chk, "--from", "mirror", DEAD),
+        "restore": ("backup", "restore", chk, "--from", "last"),
+        "restore the mirror": ("backup", "restore", chk, "--from", "mirror"),
         "keep": ("backup", "keep", chk, "last"),
         "status of all": ("status", chk.parent),
     }
@@ -74,6 +74,12 @@ def verbs(attacker: Attacker, room: Path) -> dict[str, tuple[object, ...]]:
 
 def files_beside(attacker: Attacker) -> list[Path]:
     return sorted(path.relative_to(attacker.work) for path in attacker.work.rglob("*") if path.is_file())
+
+
+def lose_for(verb: str, attacker: Attacker) -> None:
+    """Only where its logs are lost is a checkpoint restored."""
+    for log in ("offsets", "commits") if verb.startswith("restore") else ():
+        shutil.rmtree(attacker.checkpoint / log)
 
 
 def put_back(saved: Path, attacker: Attacker) -> None:
@@ -96,11 +102,13 @@ def test_no_file_beside_a_checkpoint_is_too_large_or_too_deep_for_a_verb(
     pairs = [(path, verb) for path in files_beside(attacker) if path.suffix == ".json" for verb in words]
     for path, verb in some(pairs, rounds):
         put_back(lake, attacker)
+        lose_for(verb, attacker)
         file = attacker.work / path
         file.write_bytes(DAMAGES[damage](file.read_bytes()))
         told = call(*words[verb])
         assert told.code < 128, (path, verb, told.err)
         assert told.code != 4, (path, verb, told.err)
+        assert "no such option" not in told.err, verb
         assert "Traceback" not in told.err, (path, verb)
         assert len(told.out) + len(told.err) < 100_000, (path, verb, len(told.out), len(told.err))
 
@@ -135,6 +143,10 @@ def unreadable(checkpoint: str, recovery: str, rounds: str) -> None:
     paths = sorted(path.relative_to(top) for path in top.rglob("*"))
     denied = 0
     for path, verb in some([(path, verb) for path in paths for verb in words], int(rounds)):
+        lose_for(verb, attacker)
+        if not (top / path).exists():
+            put_back(saved, attacker)
+            continue
         before = (top / path).lstat().st_mode
         (top / path).chmod(0)
         try:
@@ -143,7 +155,7 @@ def unreadable(checkpoint: str, recovery: str, rounds: str) -> None:
             with contextlib.suppress(FileNotFoundError):  # the verb has moved it
                 (top / path).chmod(before)
         denied += told.code == StorageDeniedError.exit_code
-        if told.code == 4 or told.code >= 128 or "Traceback" in told.err:
+        if told.code == 4 or told.code >= 128 or "Traceback" in told.err or "no such option" in told.err:
             print("wrong", path, verb, told.code, told.err[-500:])
         put_back(saved, attacker)
     print("denied", denied)

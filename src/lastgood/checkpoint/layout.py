@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -233,8 +234,17 @@ def parse_folder_number(name: str) -> int | None:
 
 
 def parse_batch(path: str, log: str) -> int | None:
-    """The batch whose entry in `log` this is; None for any other file."""
+    """The batch whose entry in `log` this is; None for any other file, and for `007`, which Spark cannot open."""
     folder, _, name = path.rpartition("/")
-    if folder == log and name.isdecimal():
-        return int(name)
-    return None
+    if folder != log:
+        return None
+    return parse_folder_number(name)
+
+
+def find_newest_batch(names: Iterable[str]) -> int | None:
+    """The newest batch that Spark sees in a log in which files of these names lie; None if it sees none.
+
+    It sees a batch in `007` as well, and none in a number that is no long.
+    """
+    logs = (parse_log_name(name) for name in names)
+    return max((log.batch_id for log in logs if log is not None and log.batch_id >= 0), default=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lastgood.asked import Asked
-from lastgood.checkpoint.layout import COMMITS
+from lastgood.checkpoint.layout import COMMITS, find_newest_batch
 from lastgood.ids import is_id
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
@@ -152,8 +152,8 @@ def close_incident(
     location = target.location
     plan = started_by or (done[-1].plan if done else None)
     first = _choose_first_batch(incident, plan)
-    newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
-    if newest < first:
+    newest = find_newest_batch(storage.names(location / COMMITS) or ())
+    if newest is None or newest < first:
         return incident
     commit = storage.stat(location / f"{COMMITS}/{first}")
     if commit is not None and commit.size == 0:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
 from lastgood.mirror.copies import compress, decode_lines, decompress_lines, encode_lines
@@ -263,5 +263,5 @@ def restore_order(copy: Copy) -> tuple[int, int, str]:
 
 def find_newest_in(copies: Iterable[Copy], folder: str) -> int | None:
     """The newest batch id among the copies of one log."""
-    names = [copy.path.removeprefix(f"{folder}/") for copy in copies if copy.path.startswith(f"{folder}/")]
-    return max((int(name) for name in names if name.isdecimal()), default=None)
+    batches = (parse_batch(copy.path, folder) for copy in copies)
+    return max((batch_id for batch_id in batches if batch_id is not None), default=None)

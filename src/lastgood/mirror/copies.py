@@ -306,11 +306,15 @@ def _is_ours(copy: Copy) -> bool:
         and (copy.modified_ms is None or is_time_ms(copy.modified_ms))
         and isinstance(path, str)
         and (query_id is None or isinstance(query_id, str))
-        and isinstance(classify(path), QueryMetadataFile | LogFile)
-        and _is_path(path)
+        and is_copied(path)
     )
 
 
-def _is_path(path: str) -> bool:
-    """Whether its parts are names of files or folders, and stay that when they become bytes."""
+def is_copied(path: str) -> bool:
+    """Whether a file at `path`, below a checkpoint, is one of which a copy is kept, and found again.
+
+    A name that is no text becomes no bytes again, and one that leads out of the checkpoint must never be restored.
+    """
+    if not isinstance(classify(path), QueryMetadataFile | LogFile):
+        return False
     return _NO_NAMES.isdisjoint(path.split("/")) and _NO_PATH.search(path) is None

@@ -22,7 +22,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch, parse_log_name
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch
+from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
@@ -31,6 +32,7 @@ from lastgood.mirror.copies import (
     decompress_lines,
     drop_batches_before,
     encode_copies,
+    is_copied,
     make_too_large_error,
 )
 from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
@@ -197,8 +199,9 @@ class MirrorWriter:
         folders += [f"{SOURCES}/{entry.name}" for entry in sources if entry.is_folder]
         for folder in folders:
             for entry in self._storage.scan(self._checkpoint / folder) or ():
-                if not entry.is_folder and parse_log_name(entry.name, compactible=True) is not None:
-                    yield f"{folder}/{entry.name}", entry
+                path = f"{folder}/{entry.name}"
+                if not entry.is_folder and is_copied(path):
+                    yield path, entry
 
     def _copy(self, wanted: Mapping[str, _Facts]) -> list[Copy]:
         seen_ms = self._now_ms()
@@ -238,7 +241,8 @@ class _Facts:
 
     @classmethod
     def of(cls, entry: Entry) -> _Facts:
-        return cls(entry.size, entry.modified_ms)
+        # Whoever may write a file may give it any time, and a copy with one before 1970 would be none of ours.
+        return cls(entry.size, entry.modified_ms if is_time_ms(entry.modified_ms) else None)
 
 
 def _group(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lastgood.checkpoint.layout import find_newest_batch
 from lastgood.storage.reading import Location, open_storage
 
 _LOCAL_POLL_SECONDS = 0.25
@@ -58,4 +59,4 @@ class LogWatch:
 
     def _newest(self, log: str) -> int | None:
         listed = self._storage.scan(self._checkpoint / log, facts=False) or ()
-        return max((int(entry.name) for entry in listed if entry.name.isascii() and entry.name.isdigit()), default=None)
+        return find_newest_batch(entry.name for entry in listed)

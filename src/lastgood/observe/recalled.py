@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import Copy, select_standing
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, find_newest_batch, parse_batch
 from lastgood.checkpoint.lines import LONG_MAX
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
@@ -120,7 +120,9 @@ def _select_later(
         return
     # A query that runs has planned more since its logs were listed: what is known is held against them as they are now.
     names = opened.storage.names(opened.location / OFFSETS) or ()
-    newest = max((int(name) for name in names if name.isdecimal()), default=planned)
+    newest = find_newest_batch(names)
+    if newest is None:
+        newest = planned
     yield from (each for batch_id, each in later if batch_id > newest)
 
 

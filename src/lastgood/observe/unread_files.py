@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
-from lastgood.checkpoint.layout import SOURCES
+from lastgood.checkpoint.file_logs import COMPACT_SUFFIX, FileLogEntry, SourceFile
+from lastgood.checkpoint.layout import SOURCES, find_newest_batch
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.observe.hosts import open_named
@@ -68,8 +68,8 @@ def _find_newest(query: OpenQuery, source_id: str) -> int:
     listed = (log.listing.newest_listed for log in query.checkpoint.sources if log.name == source_id)
     folder = f"{SOURCES}/{source_id}/"
     names = (copy.path.removeprefix(folder) for copy in query.copies if copy.path.startswith(folder))
-    copied = (int(number) for name in names if (number := name.removesuffix(".compact")).isdecimal())
-    return max((each for each in (*listed, *copied) if each is not None), default=NONE)
+    copied = find_newest_batch(name.removesuffix(COMPACT_SUFFIX) for name in names)
+    return max((each for each in (*listed, copied) if each is not None), default=NONE)
 
 
 def _ask_files(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, find_newest_batch
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.lease import Lease, LeaseLostError, raise_if_overtaken
 from lastgood.journal.room import SETTLED, RecoveryStage, Room
@@ -382,8 +382,7 @@ class Engine:
         return list_seal_files(planned, committed, before if isinstance(before, int) else None)
 
     def _newest(self, log: str) -> int | None:
-        names = self._room.storage.names(self._room.file(log)) or ()
-        return max((int(name) for name in names if name.isdecimal()), default=None)
+        return find_newest_batch(self._room.storage.names(self._room.file(log)) or ())
 
     # Words.
 

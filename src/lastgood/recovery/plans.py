@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lastgood import __version__
-from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.layout import METADATA, OFFSETS, find_newest_batch
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
 from lastgood.ids import make_id
@@ -328,8 +328,7 @@ def _measure_moves(found: OpenQuery, moves: Iterable[MoveStep]) -> Iterable[Move
 
 
 def _find_newest_planned(then: Storage, found: OpenQuery) -> int | None:
-    names = then.names(found.location / "offsets") or ()
-    return max((int(name) for name in names if name.isdecimal()), default=None)
+    return find_newest_batch(then.names(found.location / OFFSETS) or ())
 
 
 def _predict_sinks(found: OpenQuery, drafted: Draft) -> tuple[SinkEvidence, ...]:

@@ -16,6 +16,8 @@ from lastgood.checkpoint.layout import (
     StateStoreFile,
     TemporaryFile,
     classify,
+    find_newest_batch,
+    parse_batch,
     parse_folder_number,
     parse_log_name,
 )
@@ -117,3 +119,41 @@ def test_a_log_name_is_what_spark_lists() -> None:
 
 def test_folders_of_the_state_have_canonical_numbers() -> None:
     assert [parse_folder_number(name) for name in ("0", "17", "01", "-1", "_metadata")] == [0, 17, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "batch"),
+    [("offsets/7", 7), ("offsets/0", 0)]
+    + [
+        (path, None)
+        for path in (
+            "commits/7",
+            "offsets/07",
+            "offsets/+7",
+            "offsets/\u0667",
+            "offsets/7 ",
+            "offsets/-1",
+            "7",
+            "offsets/",
+        )
+    ]
+    + [(f"offsets/{2**63}", None), ("offsets/7.compact", None), ("a/offsets/7", None)],
+)
+def test_only_what_spark_can_open_is_the_entry_of_a_batch(path: str, batch: int | None) -> None:
+    assert parse_batch(path, "offsets") == batch
+
+
+@pytest.mark.parametrize(
+    ("names", "newest"),
+    [
+        ([], None),
+        (["7", "8", ".9.crc"], 8),
+        (["7", "008"], 8),
+        (["7", "+8"], 8),
+        (["7", str(2**63), "1" * 30, "9/"], 7),
+        (["-1"], None),
+        (["x", "8.compact"], None),
+    ],
+)
+def test_newest_batch_is_the_one_that_spark_sees(names: list[str], newest: int | None) -> None:
+    assert find_newest_batch(names) == newest

@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
+from lastgood.checkpoint.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    find_newest_batch,
+    parse_batch,
+    parse_log_name,
+)
 from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
@@ -26,9 +34,8 @@ RETAINED: Final = 101
 
 def list_mirrored(mirror: Mapping[str, bytes], log: str) -> dict[int, bytes]:
     """The entries of the offset log or the commit log that a mirror holds, oldest first."""
-    prefix = f"{log}/"
-    names = ((path.removeprefix(prefix), raw) for path, raw in mirror.items() if path.startswith(prefix))
-    return dict(sorted((int(name), raw) for name, raw in names if name.isdecimal()))
+    batches = ((parse_batch(path, log), raw) for path, raw in mirror.items())
+    return dict(sorted((batch_id, raw) for batch_id, raw in batches if batch_id is not None))
 
 
 def find_newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
@@ -111,10 +118,10 @@ def _set_beyond_aside(work: Work, mirror: Mapping[str, bytes]) -> Iterator[Edit]
     listings: dict[str, LogListing] = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
     listings |= {log.folder: log.listing for log in checkpoint.sources}
     for folder, listing in listings.items():
-        held = [int(name) for path in mirror if (name := _take_entry_name(path, folder)).isdecimal()]
+        held = find_newest_batch(_take_entry_name(path, folder) for path in mirror)
         for name in sorted(list_names_in(listing)):
             found = parse_log_name(name, compactible=True)
-            is_newer = found is not None and (not is_same or found.batch_id > max(held, default=NONE))
+            is_newer = found is not None and (not is_same or found.batch_id > (NONE if held is None else held))
             if f"{folder}/{name}" not in mirror and (is_newer or name in listing.stale_checksums):
                 yield Edit(f"{folder}/{name}", None, f"{MIRROR} knows nothing of it")
 
