@@ -80,6 +80,11 @@ def planned(checkpoint: Path, *sinks: Path) -> Told:
 def table(folder: Path, query_id: str, batches: int) -> None:
     """A Delta table that a query has written."""
     for batch in range(batches):
-        rows = pa.table({"offset": pa.array([batch], pa.int64())})
-        mark = CommitProperties(app_transactions=[Transaction(query_id, batch, 1_790_000_000_000)])
-        write_deltalake(folder, rows, mode="append", commit_properties=mark)
+        write_batch(folder, query_id, batch)
+
+
+def write_batch(folder: Path, query_id: str, batch: int) -> None:
+    """One batch more of a query in a Delta table."""
+    rows = pa.table({"offset": pa.array([batch], pa.int64())})
+    mark = CommitProperties(app_transactions=[Transaction(query_id, batch, 1_790_000_000_000)])
+    write_deltalake(folder, rows, mode="append", commit_properties=mark)

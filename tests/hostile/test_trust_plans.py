@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from hostile.attacker import ID, Answer, Attacker, Told, call, signed, tree, writing
-from hostile.conftest import OTHERS_ID, planned, table
+from hostile.conftest import OTHERS_ID, planned, table, write_batch
 
 from lastgood.journal.plan_file import parse_plan
 from lastgood.planning.plan import PlanInvalidError
+from lastgood.testing.checkpoints import QUERY_ID
 
 DEAD = "--driver-is-dead"
 STAGES = ("begun", "applying", "applied", "closed", "undoing", "taking_back", "undone")
@@ -335,6 +336,42 @@ def test_rows_of_another_query_stay_in_a_table_that_both_write(attacker: Attacke
             told = call(*words, "--sink", shared)
             assert told.condition in ("SINK_NOT_NAMED", "PLAN_NOT_OF_THIS_PLACE"), told
     assert tree(shared) == before
+
+
+def shared_by_two(folder: Path) -> list[int]:
+    """A table that two queries write by turns; gives the versions of the newest three batches of the other one."""
+    for batch in range(7):
+        for query_id in (QUERY_ID, OTHERS_ID):
+            write_batch(folder, query_id, batch)
+    return [9, 11, 13]
+
+
+@pytest.mark.parametrize("does", ["takes rows back", "fences"])
+@pytest.mark.parametrize("verb", ["apply", "recover"])
+def test_checkpoint_that_bears_the_id_of_another_query_takes_none_of_its_rows(
+    attacker: Attacker, plan: Told, tmp_path: Path, verb: str, does: str
+) -> None:
+    """Whose logs these are only the lake says: where several queries write a table, that is not enough."""
+    shared = tmp_path / "shared"
+    versions = shared_by_two(shared)
+    (attacker.checkpoint / "metadata").write_text(json.dumps({"id": OTHERS_ID}))
+    (attacker.checkpoint / ".metadata.crc").unlink(missing_ok=True)
+    plan = planned(attacker.checkpoint)
+    if does == "fences":
+        forged = {**plan, "sinks": [sink(shared, OTHERS_ID)]}
+    else:
+        forged = taking_back(plan, shared, OTHERS_ID)
+        forged["steps"][-1] |= {"version": 13, "versions": versions}
+    forged = parsed(forged)
+    attacker.seal(forged)
+    room = attacker.place(forged, "begun", "applying", seal=forged["seal"])
+    before = tree(shared)
+    told = call(*finishing(attacker, room)[verb], "--sink", shared)
+    assert told.code == (3 if verb == "recover" else 23), told
+    assert told.condition == "PLAN_NOT_OF_THIS_PLACE", told
+    assert tree(shared) == before
+    told = call(*finishing(attacker, room)[verb], "--sink", shared, "--txn-app-id", OTHERS_ID)
+    assert told.condition != "PLAN_NOT_OF_THIS_PLACE", told
 
 
 AGENT = b"spark.driver.extraJavaOptions -javaagent:/lake/evil.jar\n"

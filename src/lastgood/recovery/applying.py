@@ -52,6 +52,7 @@ from lastgood.recovery.warrant import (
     Warrant,
     find_place_of_plan,
     list_outside,
+    require_sole_writer,
     warrant_by_hand,
     warrant_out_of_lake,
 )
@@ -219,6 +220,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     location = parse_location(plan.checkpoint)
     query = Target(plan.checkpoint, config=config, keys=keys)
     found = _survey_again(warrant, query)
+    require_sole_writer(warrant, found.seen.sinks)
     if not plan.steps:
         _require_same(plan, found)
         _note_topics(plan, tell)

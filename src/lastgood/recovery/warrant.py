@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from lastgood.redaction import hide_login
 from lastgood.settings.config import Config
 from lastgood.settings.target import find_target_at
 from lastgood.signing import KeyRing
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.opening import normalise_sink
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.steps.step import WrittenOutside
@@ -38,6 +39,7 @@ from lastgood.storage.writing import WritableStorage, open_writable
 
 _KEPT = re.compile(rf"(.*){re.escape(WORK_SUFFIX)}/recoveries/([^/]+)/plan\.json", re.DOTALL)
 _STEPS_SHOWN = 5
+_OTHERS_SHOWN = 3
 
 
 class SinkNotNamedError(UsageError):
@@ -427,9 +429,7 @@ def _list_named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
 
 def _require_own_rows(plan: Plan, own: set[str]) -> None:
     """See that no rows but those of its own query are taken back, and no writer but its own is made to fail."""
-    steps = [(step.path, step.writer) for step in plan.steps if step.writer is not None]
-    fences = [(sink.location, sink.fence) for sink in plan.sinks if sink.fence is not None]
-    for table, app_id in (*steps, *fences):
+    for table, app_id in _list_changed(plan):
         if app_id not in own:
             raise PlanNotOfThisPlaceError(
                 "a plan that lies beside the checkpoint changes what another query has written",
@@ -438,6 +438,41 @@ def _require_own_rows(plan: Plan, own: set[str]) -> None:
                 expected=f"those of query {plan.query_id}; or --txn-app-id, txn_app_id in lastgood.toml",
                 effect="nothing has been changed",
             )
+
+
+def require_sole_writer(warrant: Warrant, sinks: Iterable[SinkEvidence]) -> None:
+    """See that a plan of the lake touches no rows in a sink that others write as well, unless their name is said here.
+
+    Which query a checkpoint is of only its logs say, and whoever may write them can have them name another one.
+
+    Args:
+        warrant: The plan.
+        sinks: What its sinks say now.
+
+    Raises:
+        PlanNotOfThisPlaceError: it does.
+    """
+    if warrant.is_own:
+        return
+    plan = warrant.plan
+    others = {normalise_sink(each.location): each.others for each in sinks}
+    for table, app_id in _list_changed(plan):
+        found = sorted(others.get(normalise_sink(table), ()))
+        if found and app_id != warrant.evidence.txn_app_id:
+            raise PlanNotOfThisPlaceError(
+                "a plan that lies beside the checkpoint changes a sink that several queries write, and whose rows are"
+                " meant only the lake says",
+                subject=hide_login(table),
+                found=f"recovery {plan.recovery}: the rows of {app_id}, beside {', '.join(found[:_OTHERS_SHOWN])}",
+                expected="--txn-app-id, txn_app_id in lastgood.toml, for the name under which this query writes",
+                effect="nothing has been changed",
+            )
+
+
+def _list_changed(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Each sink whose rows a plan changes, or whose writer it makes fail, and the name of who writes them."""
+    yield from ((step.path, step.writer) for step in plan.steps if step.writer is not None)
+    yield from ((sink.location, sink.fence) for sink in plan.sinks if sink.fence is not None)
 
 
 def _read(file: str, keys: KeyRing) -> Plan:
