@@ -25,6 +25,10 @@ from lastgood.storage.rights import FILE, FOLDER, find_above_work_folder, is_pri
 READ_SECONDS = 8.0
 """For the first byte of an answer, and from each to the next."""
 
+ANSWER_BYTES_MAX = 512 * 1024 * 1024
+"""Of what a name node tells: by default Hadoop lets a folder have a million entries, which take less."""
+_PIECE_BYTES = 64 * 1024
+
 HTTP_PORT, HTTPS_PORT, RPC_PORT = 9870, 9871, 8020
 _OTHER_IDENTITIES = frozenset({"user", "kerberos", "token"})
 _PARALLEL_FOLDERS = 16
@@ -216,7 +220,7 @@ class _Dependable:
                 return answer
         raise failure or ConnectionError("no name node")
 
-    def _go_on(self, method: str, location: str, **how: Any) -> Any:
+    def _go_on(self, method: str, location: str, *, bytes_max: int | None = None, **how: Any) -> Any:
         """What is answered where a name node sends us to: its data node, or a gateway itself.
 
         A password was named for the name nodes, and nobody else gets it. Who answers for one must not say who learns
@@ -226,14 +230,20 @@ class _Dependable:
         to = urlsplit(url)
         if f"{to.scheme}://{to.netloc}" not in self._namenodes and self.password is not None:
             how["auth"] = _leave_as_it_is
-        return self._ask(method, url, **how)
+        return self._ask(method, url, bytes_max=bytes_max, **how)
 
-    def _ask(self, method: str, url: str, **how: Any) -> Any:
+    def _ask(self, method: str, url: str, *, bytes_max: int | None = None, **how: Any) -> Any:
         import requests  # noqa: PLC0415 - of the extra 'hdfs'
 
         whom = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        timeout = (CONNECT_SECONDS, READ_SECONDS)
         try:
-            answer = self.session.request(method.upper(), url, timeout=(CONNECT_SECONDS, READ_SECONDS), **how)
+            answer = self.session.request(method.upper(), url, timeout=timeout, stream=True, **how)
+            if bytes_max is None or answer.status_code >= 400:  # an error is told in more words
+                bytes_max = ANSWER_BYTES_MAX
+            with answer:
+                # What requests itself keeps of a content that it has read; it would read all, however much that is.
+                answer._content = _read_pieces(answer, whom, bytes_max)  # noqa: SLF001
         except requests.ConnectTimeout as error:
             raise UnreachedError(f"nobody answers at {whom} within {CONNECT_SECONDS:g} s") from error
         except requests.Timeout as error:
@@ -247,11 +257,16 @@ class _Dependable:
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """One file or folder."""
-        return _make_entry(_parse_told(self._call("GETFILESTATUS", path=path), "FileStatus"), path)
+        found = _parse_told(self._call("GETFILESTATUS", path=path), "FileStatus")
+        if not _is_status(found):
+            raise _make_no_webhdfs_error("FileStatus")
+        return _make_entry(found, path)
 
     def ls(self, path: str, detail: bool = False, **_: Any) -> list[Any]:  # noqa: FBT001, FBT002 - fsspec's own
         """What lies in a folder; NotADirectoryError for a file."""
         listed = _parse_told(self._call("LISTSTATUS", path=path), "FileStatuses", "FileStatus")
+        if not isinstance(listed, list) or not all(map(_is_status, listed)):
+            raise _make_no_webhdfs_error("FileStatuses")
         if any(not found["pathSuffix"] for found in listed):
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", path)
         entries = [_make_entry(found, f"{path.rstrip('/')}/{found['pathSuffix']}") for found in listed]
@@ -284,8 +299,11 @@ class _Dependable:
         bounds: dict[str, Any] = {"offset": start or 0, **({} if end is None else {"length": end - (start or 0)})}
         answer = self._call("OPEN", path=path, redirect=False, **bounds)
         if "Location" in answer.headers:
-            answer = self._go_on("GET", answer.headers["Location"])
-        return _read_content(answer)
+            answer = self._go_on("GET", answer.headers["Location"], bytes_max=bounds.get("length"))
+        content = _read_content(answer)
+        if end is not None and len(content) > bounds["length"]:  # a gateway, which answers by itself
+            raise OddAnswerError(f"the answer is longer than the {bounds['length']:,} bytes that were asked for")
+        return content
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         """Put a file in its place, whole and at once; with mode `create`, FileExistsError if there is one already.
@@ -352,6 +370,36 @@ def _sort_files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> li
     return folders
 
 
+def _read_pieces(answer: Any, whom: str, bytes_max: int) -> bytes:
+    """The content of an answer, unpacked.
+
+    Raises:
+        OddAnswerError: it is longer.
+    """
+    size = 0
+    pieces: list[bytes] = []
+    for piece in answer.iter_content(_PIECE_BYTES):
+        pieces.append(piece)
+        size += len(piece)
+        if size > bytes_max:
+            raise OddAnswerError(f"the answer of {whom} is longer than {bytes_max:,} bytes")
+    return b"".join(pieces)
+
+
+def _is_status(told: Any) -> bool:
+    """Whether it has what an entry is made of, each of its type."""
+    if not isinstance(told, dict):
+        return False
+    texts = (told.get("type"), told.get("pathSuffix"))
+    numbers = (told.get("length"), told.get("modificationTime"))
+    is_counted = all(isinstance(each, int) and not isinstance(each, bool) for each in numbers)
+    return all(isinstance(each, str) for each in texts) and is_counted and told["length"] >= 0
+
+
+def _make_no_webhdfs_error(lacking: str) -> OddAnswerError:
+    return OddAnswerError(f"what answers there is no WebHDFS: no {lacking} in its answer")
+
+
 def _make_entry(status: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**status, "name": name, "type": status["type"].lower(), "size": status["length"]}
 
@@ -376,7 +424,7 @@ def _parse_told(answer: Any, *keys: str) -> Any:
         for key in keys:
             value = value[key]
     except (ValueError, KeyError, TypeError) as error:
-        raise OddAnswerError(f"what answers there is no WebHDFS: no {keys[0]} in its answer") from error
+        raise _make_no_webhdfs_error(keys[0]) from error
     return value
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import pwd
 import socket
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -371,3 +373,67 @@ def test_password_goes_to_name_nodes_and_to_nobody_whom_they_name(
         storage.stat(location / "7")
     assert other.logins
     assert set(other.logins) == {None}
+
+
+FILE = {"pathSuffix": "7", "type": "FILE", "length": 3, "modificationTime": 9}
+
+
+def test_no_answer_is_longer_than_a_folder_can_be(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, chk = at(node)
+    monkeypatch.setattr(storage_hdfs, "ANSWER_BYTES_MAX", 10_000)
+    node.answers["LISTSTATUS"] = (200, {}, json.dumps({"FileStatuses": {"FileStatus": [FILE] * 500}}).encode())
+    with pytest.raises(StorageError, match="does not answer") as raised:
+        storage.names(chk)
+    assert "longer than 10,000 bytes" in (raised.value.found or "")
+
+
+def test_no_answer_unpacks_to_more(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, chk = at(node)
+    monkeypatch.setattr(storage_hdfs, "ANSWER_BYTES_MAX", 1024 * 1024)
+    node.answers["LISTSTATUS"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(64 * 1024 * 1024)))
+    tracemalloc.start()
+    with pytest.raises(StorageError):
+        storage.names(chk)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize("operation", ["OPEN", "data"])
+def test_no_more_of_a_file_is_taken_than_was_asked_for(node: Server, operation: str) -> None:
+    storage, chk = at(node)
+    node.answers[operation] = (200, {}, bytes(100_000))
+    with pytest.raises(StorageError) as raised:
+        storage.read(chk / "7", limit=9)
+    assert "longer than" in (raised.value.found or "")
+    node.refuse(operation, 404, "FileNotFoundException", "File /chk/7 not found, in more words than were asked for")
+    assert storage.read(chk / "7", limit=9) is None
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {**FILE, "length": "x"},
+        {**FILE, "length": True},
+        {**FILE, "length": -1},
+        {**FILE, "modificationTime": "x"},
+        {**FILE, "pathSuffix": 7},
+        {**FILE, "type": 7},
+        {"pathSuffix": "7"},
+        None,
+        [],
+    ],
+    ids=str,
+)
+def test_entry_of_another_form_is_no_answer(node: Server, status: object) -> None:
+    storage, chk = at(node)
+    node.answers["LISTSTATUS"] = (200, {}, json.dumps({"FileStatuses": {"FileStatus": [status]}}).encode())
+    node.answers["GETFILESTATUS"] = (200, {}, json.dumps({"FileStatus": status}).encode())
+    for ask in (
+        lambda: list(storage.scan(chk) or ()),
+        lambda: list(storage.walk(chk) or ()),
+        lambda: storage.stat(chk),
+    ):
+        with pytest.raises(StorageError) as raised:
+            ask()
+        assert "no WebHDFS" in (raised.value.found or "")
