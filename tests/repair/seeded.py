@@ -27,9 +27,15 @@ from lastgood.sources.kafka.ranges import Ranges
 
 SCRIPT = Path(__file__).with_name("seeded_app.py")
 PARTITIONS = 2
+GOALS = ("resume", "replan", "reposition")
+"""Those for a checkpoint that is there."""
 BEFORE, AFTER = 20, 10
 """Records of each partition that the application has read, and that come while it is down."""
 COLUMNS = "topic,partition,offset"
+MORE = 45
+"""Records of each partition, where more have come once again."""
+WIDER = 24
+"""A limit by which what is planned anew ends elsewhere than before."""
 TXN_APP_ID = "orders-etl"
 _FLUSH_SECONDS = 30
 
@@ -49,8 +55,11 @@ class Application:
     where: str = "true"
     """Which records it keeps."""
     sink: str = "delta"
-    """Or `parquet`, Spark's file sink; `foreachBatch`, a function that leaves no mark; `txn`, one that leaves
-    `TXN_APP_ID`."""
+    """Or `parquet`, Spark's file sink; `foreachBatch`, a function that leaves no mark; `txn`, one that leaves its
+    `txn_app_id`."""
+    txn_app_id: str = TXN_APP_ID
+    dies: str | None = None
+    """`before` or `after` its function has written a batch; None: it does not."""
     starting_offsets: str = "earliest"
     config: str | None = None
     """A file that it reads its `startingOffsets` from."""
@@ -58,6 +67,10 @@ class Application:
     """How many records of a partition a producer commits at once; each leaves an offset without a record."""
     limit: int = 10
     """Its `maxOffsetsPerTrigger`."""
+    retained: int | None = None
+    """Its `minBatchesToRetain`; None: Spark's own."""
+    end: int = BEFORE + AFTER
+    """How many records each partition has."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -103,12 +116,28 @@ class Application:
             "table": str(self.table),
             "where": self.where,
             "sink": self.sink,
+            "txn_app_id": self.txn_app_id,
+            "dies": self.dies,
+            "retained": self.retained,
             "starting_offsets": self.starting_offsets,
             "config": self.config,
             "limit": self.limit,
         }
         error: str | None = self.spark.call(SCRIPT, "start", **told)["error"]
         return error
+
+    def die(self, moment: str) -> None:
+        """It plans a batch, and its function dies `before` or `after` it has written it."""
+        assert f"died {moment}" in (replace(self, dies=moment).start() or "")
+
+    @property
+    def newest(self) -> int:
+        """The newest batch that is planned."""
+        return max(int(each.name) for each in (self.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+
+    def choose(self, goal: str) -> StartChoice:
+        """Where a goal is to begin: for `reposition` before the newest batch that is planned."""
+        return StartChoice(batch=self.newest - 1) if goal == "reposition" else StartChoice()
 
     def sql(self, text: str) -> None:
         """Have Spark carry out a statement; `{}` stands for the table."""
@@ -125,10 +154,11 @@ class Application:
         found = DeltaTable(self.table).scan(columns=["partition", "offset"])
         return Counter((row["partition"], row["offset"]) for batch in found for row in _rows(batch))
 
-    def wanted(self, end: int = BEFORE + AFTER) -> Counter[Row]:
-        """What it shows once every record is there once."""
+    def wanted(self, end: int | None = None) -> Counter[Row]:
+        """What it shows once every record is there once, or every one before `end`."""
         size = self.per_transaction
-        offsets = [number if size is None else number + number // size for number in range(end)]
+        numbers = range(self.end if end is None else end)
+        offsets = [number if size is None else number + number // size for number in numbers]
         both = [(partition, offset) for partition in range(PARTITIONS) for offset in offsets]
         hole = self.where.removeprefix("offset <> ")
         return Counter(row for row in both if not hole.isdecimal() or row[1] != int(hole))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 COMPACT_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 
 def application(spark, told):
@@ -17,10 +18,23 @@ def application(spark, told):
     writer = rows.where(told["where"]).writeStream.option("checkpointLocation", told["checkpoint"])
     writer = writer.trigger(availableNow=True)
     if told["sink"] == "foreachBatch":
-        return writer.foreachBatch(lambda frame, _: append(frame, told["table"])).start()
+        return writer.foreachBatch(lambda frame, _: write_or_die(told, lambda: append(frame, told["table"]))).start()
     if told["sink"] == "txn":
-        return writer.foreachBatch(lambda frame, batch_id: append_once(frame, batch_id, told["table"])).start()
+        return writer.foreachBatch(lambda *batch: write_or_die(told, lambda: append_once(*batch, told))).start()
     return writer.format(told["sink"]).start(told["table"])
+
+
+def write_or_die(told, write):
+    """What a function does that dies before or after it has written, if it is told to."""
+    die_if_told(told, "before")
+    write()
+    die_if_told(told, "after")
+
+
+def die_if_told(told, moment):
+    """Die at this moment, if that is the one."""
+    if told.get("dies") == moment:
+        raise RuntimeError(f"died {moment} it wrote")
 
 
 def topic(spark, told):
@@ -41,10 +55,10 @@ def append(frame, table):
     frame.write.format("delta").mode("append").save(table)
 
 
-def append_once(frame, batch_id, table):
-    """A function whose writes Delta tells apart by a name that never changes: it drops numbers that are not new."""
+def append_once(frame, batch_id, told):
+    """A function whose writes Delta tells apart by a name: it drops numbers that are not new under that."""
     writer = frame.write.format("delta").mode("append")
-    writer.option("txnAppId", "orders-etl").option("txnVersion", batch_id).save(table)
+    writer.option("txnAppId", told["txn_app_id"]).option("txnVersion", batch_id).save(told["table"])
 
 
 def starting_offsets(told):
@@ -56,6 +70,7 @@ def starting_offsets(told):
 def start(spark, told):
     """One start of the application, to its end."""
     spark.conf.set(COMPACT_INTERVAL, "3")
+    spark.conf.set(RETAINED, str(told.get("retained") or 100))
     try:
         application(spark, told).awaitTermination()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result

@@ -29,7 +29,9 @@ def list_missing(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | 
             yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
         older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
         if older:
-            yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
+            lacks = "lacks" if each.is_surely_made_later else "may lack"
+            because = "by its time it was made after them"
+            yield f"{each.sink.location} {lacks} what batches up to {older[-1]} wrote: {because}"
         yield from list_dropped([each], start)
 
 

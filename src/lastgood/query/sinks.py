@@ -24,6 +24,8 @@ NONE = -1
 """Below the first batch."""
 
 _NAMED_MAX = 5
+_FIRST_VERSION = 0
+"""By which a table is made."""
 
 
 class Shown(enum.Enum):
@@ -275,7 +277,8 @@ class SinkView:
 
         A batch is done before the next one is planned. Where that was planned later, as after a pause, or nobody knows
         when, the batch counts where the sink was made long after it was planned, or where each batch leaves a mark and
-        there is none of it. One that the sink shows shows that it was there by then.
+        there is none of it. One that the sink shows shows that it was there by then, and one that has made it, that all
+        before it were done.
         """
         created_ms, sink = self.sink.created_at_ms, self.sink
         live = [each.batch_id for each in sink.batches if each.is_live is not False]
@@ -283,7 +286,7 @@ class SinkView:
             return []
         # That it shows none at all may be since a function writes, without marks.
         is_marked = self.has_every_mark and bool(live)
-        newest_done = NONE
+        newest_done = max((each.batch_id for each in sink.batches if each.version == _FIRST_VERSION), default=0) - 1
         for number in self.checkpoint.offsets.entries:
             at_ms = self.get_planned_ms(number)
             if at_ms is None or at_ms >= created_ms:
@@ -459,7 +462,7 @@ def _make_passed_unknown(checkpoint: Checkpoint, sink: SinkEvidence, names: Sequ
 
 
 def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
-    """Names that have gone on in a sink where the query, by the name that it was asked for, has stopped short.
+    """Names under which the query may write by now, where by the name that the sink was asked for it has stopped short.
 
     An application that was changed writes under another name from then on, and is dropped by that.
     """
@@ -467,21 +470,42 @@ def _list_names_beyond(checkpoint: Checkpoint, sink: SinkEvidence) -> list[str]:
     shown = sink.last_batch
     if not sink.known or shown is None or planned is None:
         return []
-    is_short_of_done = committed is not None and shown < committed
-    if is_short_of_done:
-        ends = range(shown + 1, planned + 1)
-    elif orphan is not None and shown < orphan:
-        ends = range(orphan, orphan + 1)
-    else:
-        return []
     own = checkpoint.query.query_id if isinstance(checkpoint.query, QueryMetadata) else None
+    names = {name: last for name, last in sink.others.items() if name == own or not is_query_id(name)}
+    if committed is not None and shown < committed:
+        return _list_names_since(sink, names, range(shown + 1, planned + 1))
+    if orphan is None or shown >= orphan:
+        return []
+    at_orphan = [name for name, last in names.items() if last == orphan]
     is_told = sink.dedupe_key is DedupeKey.APP_ID and sink.presumed_app_id is None
-    # A name that a person gives is believed where another one stands at the orphan: it may be that of another query.
-    is_any_doubted = is_short_of_done or not is_told
-    beyond = [name for name, last in sink.others.items() if last in ends]
-    if is_any_doubted:
-        return [name for name in beyond if name == own or not is_query_id(name)]
-    return [name for name in beyond if name == own]
+    if not is_told:
+        return at_orphan
+    # A name that a person gives is believed where the other one is known to be that of another query.
+    return [name for name in at_orphan if name == own or _may_have_written(checkpoint, sink, name, orphan)]
+
+
+def _list_names_since(sink: SinkEvidence, names: Mapping[str, int], lacking: range) -> list[str]:
+    """Names under which batches may have been written, or dropped, that are done and that a sink does not show.
+
+    One that is higher drops them all. Where they were there by the name that was asked for, and were taken back since,
+    the query writes under that.
+    """
+    was_there = any(batch.batch_id in lacking for batch in sink.batches)
+    is_high = {name for name, last in names.items() if last >= lacking.stop and not was_there}
+    return [name for name, last in names.items() if last in lacking or name in is_high]
+
+
+def _may_have_written(checkpoint: Checkpoint, sink: SinkEvidence, name: str, orphan: int) -> bool:
+    """Whether the mark of another name at the orphan may be that of the query, as after a change of its name.
+
+    It is not, if it had come before the orphan was planned, or if both names have had a batch of the same number.
+    """
+    entry, marked_ms = checkpoint.offsets.entries.get(orphan), sink.others_at_ms.get(name)
+    metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
+    planned_ms = None if metadata is None else metadata.batch_timestamp_ms
+    if name in sink.others_beside:
+        return False
+    return marked_ms is None or planned_ms is None or marked_ms + MAX_CLOCK_SKEW_MS >= planned_ms
 
 
 def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:

@@ -71,8 +71,8 @@ class SinkEvidence(JsonValue):
     json = make_form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
-        "write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names files_gone "
-        "unmarked notes is_silent"
+        "others_beside write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names "
+        "files_gone unmarked notes is_silent"
     )
     """The fields by their names."""
 
@@ -114,6 +114,8 @@ class SinkEvidence(JsonValue):
     """Further queries or applications whose marker the sink holds, with their last batch."""
     others_at_ms: Mapping[str, int] = field(default_factory=dict)
     """When their markers were made, as far as the sink tells."""
+    others_beside: tuple[str, ...] = ()
+    """Those of them that have had a batch of a number that this one has had before its newest: of other queries."""
     log_names: tuple[str, ...] = ()
     """File sink: what lies in its log, by name; folders end with a slash."""
     write_obstacles: tuple[str, ...] = ()

@@ -286,7 +286,7 @@ def test_table_lacks_what_was_written_before_it_was_made(tmp_path: Path, sink: S
     observed = known(tmp_path, sink, kafka=KEPT)
     found = drafted(observed, ResumeGoal())
     assert (found.guarantee, found.is_plain) == (word, True)
-    assert ("it was made after them" in lines(found)) == (word is LOSSY)
+    assert ("by its time it was made after them" in lines(found)) == (word is LOSSY)
     told = [each.condition.name for each in judge(observed).findings if "made after" in each.effect]
     assert told == (["SINK_BEHIND"] if word is LOSSY else [])
 

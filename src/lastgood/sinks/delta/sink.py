@@ -201,6 +201,7 @@ def judge_table_log(
             for name, txn in log.transactions.items()
             if name != app_id and txn.last_updated_ms is not None
         },
+        others_beside=_list_beside(log, app_id),
         write_obstacles=write_obstacles(log),
         back_to=back_to,
         back_because=back_because,
@@ -292,6 +293,20 @@ def _find_shown_before(
     if retention is not None:
         return None, True, f"no marker, but markers expire here ({TRANSACTION_RETENTION} = {retention})"
     return None, False, "the table has no marker of it"
+
+
+def _list_beside(log: TableLog, app_id: str) -> tuple[str, ...]:
+    """Names that have had a batch of the same number as an application, of those before its newest.
+
+    The newest may have been run again by the same query under another name.
+    """
+    numbers: dict[str, set[int]] = {}
+    for commit in log.commits:
+        for txn in commit.transactions:
+            numbers.setdefault(txn.app_id, set()).add(txn.version)
+    own = numbers.pop(app_id, set())
+    before = own - {max(own, default=0)}
+    return tuple(sorted(name for name, found in numbers.items() if found & before))
 
 
 def _find_creation_ms(log: TableLog) -> int | None:

@@ -104,6 +104,12 @@ def test_query_that_never_wrote_is_known_to_have_nothing(table: Path) -> None:
     assert found.would_skip(0) is False
 
 
+def test_names_that_have_had_a_batch_before_its_newest_are_of_others(table: Path) -> None:
+    for app_id, number in (("my-app", 1), ("my-app", 2), ("their-app", 1), ("anew", 2), ("anew", 3)):
+        write(table, number, app_id=app_id)
+    assert evidence(table, app_id="my-app").others_beside == tuple(sorted(("their-app", Q)))
+
+
 def test_application_id_of_the_user_is_looked_for_instead(table: Path) -> None:
     write(table, 9, app_id="my-app")
     found = evidence(table, app_id="my-app")
