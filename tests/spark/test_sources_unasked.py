@@ -29,7 +29,7 @@ def ran(java: Java, spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempP
         child = submit(APP, [str(folder)], environment=find_default_spark(), java=java, jars=spark_jars, output=output)
         with child:
             ending = child.wait()
-    assert (folder / "rate.json").exists(), f"{ending}: {log.read_text()[-4000:]}"
+    assert (folder / "rate-micro-batch.json").exists(), f"{ending}: {log.read_text()[-4000:]}"
     return folder
 
 
@@ -59,3 +59,24 @@ def test_rate_brings_the_same_again_and_that_is_called_an_assumption(ran: Path) 
     plan = make_plan(resolve_target(str(ran / "rate-left")))
     assert plan.guarantee is Guarantee.AT_LEAST_ONCE
     assert "source 0 (rate)" in plan.rests_on[-1]
+
+
+def test_source_with_the_offsets_of_rate_micro_batch_that_brings_nothing_again_is_not_taken_for_it(ran: Path) -> None:
+    first, second = brought(ran, "queue")
+    assert (len(first["1"]), second["1"]) == (10, [])
+    assert (ran / "queue/commits/1").exists()
+    plan = make_plan(resolve_target(str(ran / "queue-left")))
+    assert plan.guarantee is Guarantee.AT_LEAST_ONCE
+    (assumed,) = [line for line in plan.rests_on if "and not by their numbers" in line]
+    assert "serves again all that is not committed" in assumed
+    restart = diagnose(resolve_target(str(ran / "queue-left"))).restart
+    assert any("and not by their numbers" in line for line in restart.unknowns)
+
+
+def test_rate_micro_batch_brings_the_same_again_and_that_it_is_one_is_named(ran: Path) -> None:
+    first, second = brought(ran, "rate-micro-batch")
+    assert len(first["1"]) == 10
+    assert first["1"] == second["1"]
+    plan = make_plan(resolve_target(str(ran / "rate-micro-batch-left")))
+    assert plan.guarantee is Guarantee.AT_LEAST_ONCE
+    assert any("rate-micro-batch, as it looks" in line for line in plan.rests_on)

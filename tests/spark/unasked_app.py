@@ -1,4 +1,6 @@
-"""Queries on a socket and on rate whose second batch fails in its sink, each started once more; unasked_app.py FOLDER.
+"""Queries on sources that cannot be asked; the second batch of each fails in its sink, and it is started once more.
+
+unasked_app.py FOLDER
 
 FOLDER/NAME-left is the checkpoint as the failure left it, FOLDER/NAME.json what each start brought, batch by batch.
 """
@@ -12,7 +14,9 @@ import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
+ROWS_PER_BATCH, MS_PER_BATCH = 10, 1000
 PATIENCE_SECONDS = 60
 
 
@@ -72,6 +76,35 @@ class Query:
         self.out.write_text(json.dumps(self.starts))
 
 
+class Queue(DataSource):
+    """Hands out numbered rows, each once; its offsets are a place and a time, as those of `rate-micro-batch`."""
+
+    @classmethod
+    def name(cls):
+        return "queue"
+
+    def schema(self):
+        return "value string"
+
+    def simpleStreamReader(self, schema):  # noqa: N802 - Spark's names
+        return QueueReader()
+
+
+class QueueReader(SimpleDataSourceStreamReader):
+    """Reads a queue."""
+
+    def initialOffset(self):  # noqa: N802
+        return {"offset": 0, "timestamp": 0}
+
+    def read(self, start):
+        first, end = start["offset"], start["offset"] + ROWS_PER_BATCH
+        rows = iter([(f"row {number}",) for number in range(first, end)])
+        return rows, {"offset": end, "timestamp": start["timestamp"] + MS_PER_BATCH}
+
+    def readBetweenOffsets(self, start, end):  # noqa: N802
+        return iter([])
+
+
 def of_socket(spark, folder):
     server = Server()
     frame = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", server.port).load()
@@ -100,8 +133,23 @@ def of_rate(spark, folder):
     one.tell()
 
 
+def of_places(spark, folder, name, options):
+    """Of a source whose offsets are a place and a time."""
+    one = Query(folder, name, spark.readStream.format(name).options(**options).load())
+    query, _ = one.start(failing=1)
+    one.end(query)
+    one.keep()
+    query, brought = one.start()
+    one.wait(brought, 2)  # then the one before is committed
+    query.stop()
+    one.tell()
+
+
 if __name__ == "__main__":
     session = SparkSession.builder.getOrCreate()
     of_socket(session, Path(sys.argv[1]))
     of_rate(session, Path(sys.argv[1]))
+    session.dataSource.register(Queue)
+    of_places(session, Path(sys.argv[1]), "queue", {})
+    of_places(session, Path(sys.argv[1]), "rate-micro-batch", {"rowsPerBatch": ROWS_PER_BATCH})
     session.stop()
