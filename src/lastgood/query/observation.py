@@ -14,7 +14,7 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.sinks import SinkView, make_sink_views
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import SinkEvidence, make_unknown_evidence
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, WrittenAgain
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -224,10 +224,16 @@ class Observation:
 
 
 def make_views(observed: Observation) -> list[SinkView]:
-    """Every sink that was asked, held against the logs."""
-    return make_sink_views(
-        observed.checkpoint, observed.sinks, is_stateful=observed.is_stateful, rewritten=observed.rewritten
-    )
+    """Every sink that was asked, held against the logs.
+
+    The logs of a repair that is half done are neither what they were nor what they will be, and empty files of its seal
+    stand in them as a plan and a commit: no sink can be held against those.
+    """
+    sinks = observed.sinks
+    if observed.seal is not None:
+        because = f"recovery {observed.seal.recovery} is half done, and the logs are neither as before nor as after it"
+        sinks = tuple(make_unknown_evidence(each.kind, each.location, each.dedupe_key, because) for each in sinks)
+    return make_sink_views(observed.checkpoint, sinks, is_stateful=observed.is_stateful, rewritten=observed.rewritten)
 
 
 def _has_run_without_data(checkpoint: Checkpoint) -> bool:
