@@ -127,7 +127,7 @@ class Answer(Generic[AnswerT]):
 def ask_all(
     questions: Sequence[Callable[[], AnswerT]], *, parallel: int, deadline: Deadline, subject: str
 ) -> list[Answer[AnswerT]]:
-    """Ask each question in one of `parallel` threads; give their answers, in order, when all are in or time is up.
+    """Ask each question in one of some threads; give their answers, in order, when all are in or time is up.
 
     A question that hangs, as on a dead network share, keeps its thread; nobody waits for that, not even at exit.
 
@@ -141,9 +141,13 @@ def ask_all(
         Exception: whatever else a question raises.
     """
     run = _Run(questions)
-    for _ in range(min(parallel, len(questions))):
-        threading.Thread(target=run.work, name="parallel", daemon=True).start()
-    run.is_done.wait(deadline.left if questions else 0)
+    threads = min(parallel, len(questions))
+    if threads:
+        run.begin(1)
+        # What a local disk answers has come before a second thread has begun.
+        if not run.is_done.wait(min(QUICK_SECONDS, deadline.left)):
+            run.begin(threads - 1)
+            run.is_done.wait(deadline.left)
     return run.answers(
         StorageError(
             "the storage does not answer in time",
@@ -207,6 +211,11 @@ class _Run(Generic[AnswerT]):
         self._failure: Exception | None = None
         self._lock = threading.Lock()
         self.is_done = threading.Event()
+
+    def begin(self, threads: int) -> None:
+        """Let so many more threads answer."""
+        for _ in range(threads):
+            threading.Thread(target=self.work, name="parallel", daemon=True).start()
 
     def work(self) -> None:
         """Answer questions until there are none left, or nobody waits any more."""

@@ -36,6 +36,17 @@ def test_no_question_needs_no_answer() -> None:
     assert ask_all([], parallel=4, deadline=Deadline.after(LONG), subject="x") == []
 
 
+def test_what_is_answered_at_once_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lastgood.storage.parallel.QUICK_SECONDS", LONG)
+
+    def question() -> int:
+        threading.Event().wait(0.005)
+        return threading.get_ident()
+
+    threads = ask_all([question] * 12, parallel=12, deadline=Deadline.after(LONG), subject="x")
+    assert len({answer.or_raise() for answer in threads}) == 1
+
+
 def test_no_more_threads_than_allowed_ask_at_once() -> None:
     lock = threading.Lock()
     running, most = 0, 0
