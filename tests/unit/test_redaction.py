@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lastgood.redaction import is_secret_name, redact
+from lastgood.redaction import _FORMS, _NAME_SIGNS, _SECRET_NAME, is_secret_name, redact
 
 SECRET = "hunter2+Zz/9"
 
@@ -70,3 +73,34 @@ def test_json_stays_the_same_json() -> None:
 def test_names_of_settings_tell_what_is_secret() -> None:
     assert all(map(is_secret_name, ("password", "fs.s3a.access.key", "sasl.jaas.config", "sig", "ssl.key.password")))
     assert not any(map(is_secret_name, ("user", "key", "signal", "retention.ms", "bootstrap.servers", "design")))
+
+
+ASCII = st.characters(max_codepoint=127)
+
+
+@pytest.mark.parametrize(("signs", "form"), [form[:2] for form in _FORMS], ids=[form[0][0] for form in _FORMS])
+@settings(max_examples=4)
+@given(data=st.data())
+def test_what_has_the_form_of_a_secret_has_a_sign_of_it(
+    signs: tuple[str, ...], form: re.Pattern[str], data: st.DataObject
+) -> None:
+    text = data.draw(st.from_regex(form, alphabet=ASCII)).lower()
+    assert any(sign in text for sign in signs)
+
+
+@settings(max_examples=20)
+@given(st.from_regex(_SECRET_NAME, alphabet=ASCII))
+def test_the_name_of_a_secret_has_a_sign_of_it(name: str) -> None:
+    assert any(sign in name.lower() for sign in _NAME_SIGNS)
+
+
+@pytest.mark.parametrize("name", ["pa\u017f\u017fword", "TO\u212aEN", "acce\u017fs_\u212aey"])
+def test_a_letter_that_is_another_case_of_one_of_ascii_hides_no_name(name: str) -> None:
+    assert redact(f"{name}={SECRET}") == f"{name}=***"
+
+
+@pytest.mark.parametrize(
+    "text", [f"BEARER {SECRET}", f"HTTPS://HOOKS.SLACK.COM/services/{SECRET}", f"PassWord={SECRET}"]
+)
+def test_a_secret_is_gone_in_letters_of_any_case(text: str) -> None:
+    assert SECRET not in redact(text)
