@@ -2,10 +2,14 @@
 
 Seconds of the processor are those of a test and of all that it has started, a Spark or a broker, say. Unlike seconds of
 the clock they are the same beside whatever else runs on the machine, and half of their sum is what two cores need.
+
+Runs side by side, of parts of a folder each, name one file in `MINUTES`: each adds its own, and the last one of them to
+end tells the sum of all.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -24,6 +28,8 @@ _SHORT_SECONDS = 60
 _LONG_SECONDS = 1
 _SHOWN = 20
 """Of the tests that take longer, so many are shown: those that take most."""
+_TOGETHER = os.environ.pop("MINUTES", None)
+"""What tests start is no run beside this one: it does not see the file."""
 _BEGAN = pytest.StashKey[float]()
 
 _seconds: Counter[str] = Counter()
@@ -92,19 +98,39 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _of_tests[report.nodeid] = round(taken)
 
 
+def add_up(file: Path, of_processor: Counter[str], of_clock: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """The seconds of all runs that have added theirs to a file so far, after these.
+
+    Args:
+        file: One line of JSON a run.
+        of_processor: Seconds of the processor of this run, by folder.
+        of_clock: Seconds of the clock.
+    """
+    with file.open("a") as lines:
+        lines.write(json.dumps([of_processor, of_clock]) + "\n")
+    sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for line in file.read_text().splitlines():
+        for counted, told in zip(sums, json.loads(line), strict=True):
+            counted.update(told)
+    return sums
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if sum(_seconds.values()) < _SHORT_SECONDS:
+    of_processor, of_clock = _of_processor, _seconds
+    if _TOGETHER is not None:
+        of_processor, of_clock = add_up(Path(_TOGETHER), of_processor, of_clock)
+    if of_clock.total() < _SHORT_SECONDS:
         return
     terminalreporter.section("seconds of the processor by folder, the budget of make test, and seconds of workers")
     allowed = budgets()
-    for folder, seconds in _of_processor.most_common():
+    for folder, seconds in of_processor.most_common():
         budget = allowed.get(folder)
         told = "" if budget is None else f"of {budget:,}"
-        line = f"{seconds:8,.0f}  {told:>10}  {_seconds[folder]:8,.0f}  tests/{folder}"
+        line = f"{seconds:8,.0f}  {told:>10}  {of_clock[folder]:8,.0f}  tests/{folder}"
         if is_above(seconds, budget):
             terminalreporter.write_line(f"{line}  ABOVE ITS BUDGET: see CONTRIBUTING.md", red=True, bold=True)
         else:
             terminalreporter.write_line(line)
-    terminalreporter.write_line(f"{_of_processor.total():8,.0f}  {'':>10}  {_seconds.total():8,.0f}  all")
+    terminalreporter.write_line(f"{of_processor.total():8,.0f}  {'':>10}  {of_clock.total():8,.0f}  all")
     for test, taken in _of_tests.most_common(_SHOWN):
         terminalreporter.write_line(f"{taken:8,}  {test}")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
-from plugin_minutes import budgets, folder_of, is_above, processor_seconds
+from plugin_minutes import add_up, budgets, folder_of, is_above, processor_seconds
 
 TESTS = Path(__file__).parents[2]
 PROOFS = {"proof", "supervision"}
@@ -29,6 +31,19 @@ def test_folder_is_the_first_below_tests() -> None:
 def test_folder_without_a_budget_is_never_above_it_and_a_tenth_more_is_none() -> None:
     assert [is_above(seconds, 100) for seconds in (100, 110, 121)] == [False, False, True]
     assert not is_above(10**6, None)
+
+
+def test_each_part_of_the_unit_tests_begins_with_a_letter_that_check_names() -> None:
+    named = re.findall(r"^unit-.+: BEGIN := \[(.)-(.)\]$", (TESTS.parent / "Makefile").read_text(), re.MULTILINE)
+    for part in (TESTS / "unit").iterdir():
+        if part.name != "__pycache__":
+            assert sum(first <= part.name[0] <= last for first, last in named) == 1, part.name
+
+
+def test_runs_side_by_side_are_told_together(tmp_path: Path) -> None:
+    parts = [(Counter(unit=20.5, style=8.0), Counter(unit=40.0, style=10.0)), (Counter(unit=30.0), Counter(unit=31.0))]
+    assert add_up(tmp_path / "minutes", *parts[0]) == parts[0]
+    assert add_up(tmp_path / "minutes", *parts[1]) == (Counter(unit=50.5, style=8.0), Counter(unit=71.0, style=10.0))
 
 
 def test_what_a_test_has_started_counts_while_it_runs_and_when_it_has_ended() -> None:
