@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from modules import SOURCE, parse_modules
+from modules import SOURCE, nodes, parse_modules
 
 from lastgood.checkpoint import source_offsets
 from lastgood.cli.main import VERBS
@@ -42,17 +42,6 @@ STEPS = frozenset((step.__module__, step.__name__) for step in (Step, *(each.ste
 
 LINES_MAX = 200
 """Of a verb."""
-
-
-def nodes(tree: ast.Module, *types: type[ast.AST]) -> Iterator[ast.AST]:
-    """Those of some types."""
-    return (node for node in walked(tree) if isinstance(node, types))
-
-
-@functools.cache
-def walked(tree: ast.Module) -> list[ast.AST]:
-    """Every node but the commonest, which say nothing."""
-    return [node for node in ast.walk(tree) if not isinstance(node, ast.Load | ast.Store | ast.Constant)]
 
 
 def elsewhere() -> Iterator[tuple[str, ast.Module]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from modules import parse_modules
+from modules import nodes, parse_modules
 from typed import call
 
 from lastgood.cli.main import VERBS
@@ -183,11 +183,10 @@ def test_only_the_settings_open_it() -> None:
     parsers = {"tomllib", "CONFIG_NAME", "_read"}
     found = set()
     for file, tree in parse_modules().items():
-        for node in ast.walk(tree):
-            imported = isinstance(node, ast.Import | ast.ImportFrom)
-            names = {alias.name for alias in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
+        for node in nodes(tree, ast.Import, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
             is_of_settings = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lastgood.settings")
-            if imported and ("tomllib" in names or (is_of_settings and names & parsers)):
+            if "tomllib" in names or (is_of_settings and names & parsers):
                 found.add(file)
     assert found == {"settings/config.py"}
 
@@ -201,10 +200,9 @@ def test_below_the_edge_nobody_takes_a_target_that_is_not_resolved() -> None:
     for file, tree in parse_modules().items():
         if file.startswith(_EDGE):
             continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                taken = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-                types = {each.arg: "" if each.annotation is None else ast.unparse(each.annotation) for each in taken}
-                if types.get("target") == "str" or ("Path" in types.get("config", "") and "kafka" not in types):
-                    found.append(f"{file}: {node.name}")
+        for node in nodes(tree, ast.FunctionDef, ast.AsyncFunctionDef):
+            taken = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            types = {each.arg: "" if each.annotation is None else ast.unparse(each.annotation) for each in taken}
+            if types.get("target") == "str" or ("Path" in types.get("config", "") and "kafka" not in types):
+                found.append(f"{file}: {node.name}")
     assert found == ["observe/bundle.py: is_bundle"], "a bundle is a file"

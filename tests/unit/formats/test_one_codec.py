@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from modules import parse_modules
+from modules import nodes, parse_modules
 
 OUTSIDE = ("lab", "spark/agent", "ledger/migrations")
 """What only tests and the demo start, what runs in the user's own process and may import nothing, generated history."""
@@ -47,12 +47,12 @@ def trees() -> dict[str, ast.Module]:
 
 
 def methods(tree: ast.Module, name: str) -> set[str]:
-    classes = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]
+    classes = nodes(tree, ast.ClassDef)
     return {each.name for each in classes for one in each.body if isinstance(one, ast.FunctionDef) and one.name == name}
 
 
 def calls(tree: ast.Module) -> int:
-    found = [each.func for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    found = [each.func for each in nodes(tree, ast.Call)]
     attributes = [each for each in found if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)]
     return sum(each.value.id == "json" and each.attr in ("load", "loads", "JSONDecoder") for each in attributes)
 
