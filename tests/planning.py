@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, Input
 
 SPARK = SPARK_4_2
+WINDOW = {"spark.timeWindow": True, "spark.watermarkDelayMs": 30000}
+"""What Spark notes down of a window that is a key of the state."""
+COUNT = [{"name": "count", "type": "long", "nullable": False, "metadata": {}}]
 LATER_MS = 4_000_000_000_000
 """After every plan."""
 
@@ -36,9 +40,9 @@ def query(folder: Path, batches: int, *, orphan: bool = False, source: Input | N
     return builder
 
 
-def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
+def stateful(folder: Path, batches: int, *, orphan: bool, source: Input | None = None) -> dict[str, int]:
     """A query with one state store of two partitions; the orphan has written its version already."""
-    query(folder, batches, orphan=orphan)
+    query(folder, batches, orphan=orphan, source=source)
     sizes = {}
     for partition in (0, 1):
         place = folder / f"state/0/{partition}"
@@ -47,6 +51,35 @@ def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
             for name in (f"{version}.delta", f".{version}.delta.crc"):
                 (place / name).write_bytes(b"LZ4Block" + bytes(20))
                 sizes[f"state/0/{partition}/{name}"] = 28
+    return sizes
+
+
+def make_state_schema(key: Mapping[str, Any], value: list[dict[str, Any]] = COUNT) -> bytes:
+    """As Spark writes it, version 1."""
+    keys = [{"name": "window", "type": "string", "nullable": False, "metadata": dict(key)}]
+    texts = ["v1", *(json.dumps({"type": "struct", "fields": fields}) for fields in (keys, value))]
+    return b"".join(len(text).to_bytes(2) + text.encode() for text in texts)
+
+
+def windowed(
+    folder: Path,
+    batches: int,
+    *,
+    orphan: bool = False,
+    source: Input | None = None,
+    key: Mapping[str, Any] = WINDOW,
+) -> dict[str, int]:
+    """The same as `stateful`, with what Spark notes down of one windowed aggregation."""
+    sizes = stateful(folder, batches, orphan=orphan, source=source)
+    told = {"operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"}}
+    told |= {"stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}]}  # type: ignore[dict-item]
+    for path, content in (
+        ("state/0/_metadata/metadata", b"v1\n" + json.dumps(told).encode()),
+        ("state/0/0/_metadata/schema", make_state_schema(key)),
+    ):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        sizes[path] = len(content)
     return sizes
 
 

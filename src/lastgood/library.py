@@ -22,9 +22,10 @@ from lastgood.errors import LastgoodError
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
+from lastgood.observe.rereading import WindowChoice
 from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import recover as _recover
-from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal, ResumeGoal
+from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery import applying as _apply
@@ -40,6 +41,7 @@ __all__ = [
     "Fresh",
     "LastgoodError",
     "Plan",
+    "Recompute",
     "Recovery",
     "Replan",
     "Report",
@@ -83,6 +85,20 @@ class Fresh(StartChoice):
     name: ClassVar[str] = FreshGoal.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompute:
+    """Make the state anew from the sources, in place: open windows are counted again, written ones stay."""
+
+    name: ClassVar[str] = RecomputeGoal.name
+
+    appends_windows: bool = False
+    """You say that it is one windowed aggregation with a watermark, in output mode append, where nothing tells."""
+    window_ms: int | None = None
+    """You say that no window is longer, so that older events need not be read again; None: all are."""
+    max_clock_skew_ms: int | None = None
+    """With `window_ms`, where no ledger tells: you say that no event is this much later than Kafka has its record."""
+
+
 class Evidence(TypedDict, total=False):
     """Where else to look than into the checkpoint; the same for all verbs."""
 
@@ -102,7 +118,7 @@ class Evidence(TypedDict, total=False):
     """Whether sources that cannot be asked (Kinesis, Event Hubs, one of your own) serve their ranges again."""
 
 
-Goal: TypeAlias = Resume | Replan | Reposition | Fresh
+Goal: TypeAlias = Resume | Replan | Reposition | Fresh | Recompute
 """Each goal of `planning/goals/kinds.py` by a class of its own, so that a type checker knows its options."""
 
 
@@ -163,7 +179,13 @@ def plan(
     """
     waivers = tuple(map(Waiver, accept))
     wanted = _plan.PlanOptions(
-        *_choose_goal(goal), _make_evidence_options(evidence), waivers, spark, fail_on_data_loss, prove
+        *_choose_goal(goal),
+        _make_evidence_options(evidence),
+        waivers,
+        spark,
+        fail_on_data_loss,
+        prove,
+        windows=_make_window_choice(goal),
     )
     return _plan.make_plan(resolve_target(target, Config(config)), wanted)
 
@@ -273,7 +295,12 @@ def recover(
         LastgoodError: as `diagnose`; what a person can mend, or may be otherwise in a while, is a `Decision`.
     """
     wanted = _plan.PlanOptions(
-        *_choose_goal(goal), _make_evidence_options(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss
+        *_choose_goal(goal),
+        _make_evidence_options(evidence),
+        tuple(map(Waiver, accept)),
+        spark,
+        fail_on_data_loss,
+        windows=_make_window_choice(goal),
     )
     return _recover.recover(
         resolve_target(target, Config(config)),
@@ -291,6 +318,12 @@ def _choose_goal(goal: Goal | None) -> tuple[str, StartChoice]:
     if isinstance(wanted, StartChoice):
         return wanted.name, wanted
     return wanted.name, StartChoice()
+
+
+def _make_window_choice(goal: Goal | None) -> WindowChoice:
+    if isinstance(goal, Recompute):
+        return WindowChoice(goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms)
+    return WindowChoice()
 
 
 def _make_evidence_options(evidence: Evidence) -> EvidenceOptions:

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from planning import windowed
 from typed import call
 
 from lastgood.observe.positions import StartChoice
+from lastgood.observe.rereading import WindowChoice
 from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
@@ -23,7 +25,7 @@ from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.config import Config
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import resolve_target
-from lastgood.testing.checkpoints import CheckpointBuilder
+from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
 pytestmark = pytest.mark.proof
 
@@ -35,6 +37,7 @@ GOALS = {
     "replan": PlanOptions("replan", accept=tuple(Waiver)),
     "reposition": PlanOptions("reposition", StartChoice(stable_lag=3), accept=tuple(Waiver)),
     "resume": PlanOptions(accept=tuple(Waiver)),
+    "recompute": PlanOptions("recompute", accept=tuple(Waiver), windows=WindowChoice(appends=True)),
 }
 
 
@@ -58,6 +61,9 @@ def can_start(checkpoint: Path) -> bool:
 
 def damaged(folder: Path, goal: str) -> Path:
     """A checkpoint with its mirror, on which the goal has something to do."""
+    if goal == "recompute":
+        windowed(folder / "chk", 9, source=FileInput())
+        return folder / "chk"
     query = CheckpointBuilder(folder / "chk")
     query.run(9)
     query.plan()

@@ -15,7 +15,7 @@ from lastgood.journal.room import Room
 from lastgood.journal.seal import list_seal_files
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.steps import FileStep, MoveStep, compute_digest, list_files_after, sort_steps
+from lastgood.planning.steps import FileStep, MoveStep, StateStep, compute_digest, list_files_after, sort_steps
 from lastgood.recovery.engine import Engine, Surveyor, compute_listing_digest, list_log_folders
 from lastgood.steps.step import Step
 from lastgood.storage.reading import Location, Storage, parse_location
@@ -23,10 +23,11 @@ from lastgood.storage.writing import WritableStorage
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
 
-KINDS = ("drop", "lift", "complete", "cut", "edit")
+KINDS = ("drop", "lift", "complete", "cut", "edit", "renew")
 
 
 STATE = "state/0/0/9.delta"
+SNAPSHOT = "state/0/0/8.snapshot"
 SINK = PlannedSink(0, "delta", "/lake/orders", 7, known=True, skips_up_to=7, identity="t")
 RESUMES = Promise("4.2", "resumes", 8, "batch 7 is committed")
 
@@ -78,11 +79,12 @@ class Case:
         for path, content in built().items():
             self.put(path, content)
         self.put(STATE, b"state")
+        self.put(SNAPSHOT, b"the state of before")
         self.sinks = self.planned_sinks()
         self.before = self.files()
         steps = sort_steps(list(self.steps(kind)))
         folders = list_log_folders(self.storage, self.location)
-        newest = {"drop": 7, "lift": 11, "complete": 8, "cut": 5, "edit": 8}[kind]
+        newest = {"drop": 7, "lift": 11, "complete": 8, "cut": 5, "edit": 8, "renew": 8}[kind]
         self.plan = Plan(
             recovery="20261121-160058-7f3a",
             goal="resume",
@@ -125,6 +127,13 @@ class Case:
         if kind == "edit":
             yield self.step("offsets/7", b"other offsets")
             yield self.step("offsets/8", b"")
+        if kind == "renew":
+            yield self.step("offsets/7", b"the beginning")
+            yield self.step("offsets/8", b"the end")
+            yield self.step("commits/7", b"the watermark")
+            yield MoveStep(STATE, 5, "the state is made anew")
+            yield StateStep(SNAPSHOT, 19, b"nothing", "the state is made anew", ("9.delta",))
+            yield StateStep("state/0/1/8.snapshot", None, b"nothing", "the state is made anew")
 
     def step(self, path: str, after: bytes | None) -> FileStep:
         return FileStep(path, compute_digest(self.read(path)), after, "test")

@@ -55,9 +55,19 @@ def test_a_plan_is_carried_out_and_taken_back(checkpoint: str) -> None:
 def test_each_goal_of_the_table_has_a_class_of_its_own() -> None:
     classes = {each.name: each for each in typing.get_args(library.Goal)}
     assert list(classes) == list(GOAL_KINDS)
-    chosen = {name for name, kind in GOAL_KINDS.items() if kind.begins is not Begins.BY_ITSELF}
+    begun = (Begins.WHERE_CHOSEN, Begins.ANEW)
+    chosen = {name for name, kind in GOAL_KINDS.items() if kind.begins in begun}
     assert {name for name, each in classes.items() if issubclass(each, StartChoice)} == chosen
     assert {each.__name__ for each in classes.values()} <= set(library.__all__)
+
+
+def test_what_is_said_of_windows_is_asked_for(checkpoint: str) -> None:
+    with pytest.raises(lastgood.LastgoodError) as refused:
+        lastgood.plan(checkpoint, goal=lastgood.Recompute(max_clock_skew_ms=0))
+    assert refused.value.subject == "--max-clock-skew"
+    with pytest.raises(lastgood.LastgoodError) as refused:
+        lastgood.recover(checkpoint, goal=lastgood.Recompute(max_clock_skew_ms=0), observe=True)
+    assert refused.value.subject == "--max-clock-skew"
 
 
 def test_what_was_not_accepted_is_refused_by_name(checkpoint: str) -> None:

@@ -15,6 +15,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, parse_records, trace_lineage
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, find_seams, find_seams_between
+from lastgood.query.refills import is_refill
 from lastgood.query.source_steps import NotCompared, SourceSteps, list_not_joined
 from lastgood.settings.target import Target
 from lastgood.values import JsonValue, make_form
@@ -26,7 +27,8 @@ class LogAudit(JsonValue):
 
     json = make_form(
         "*query contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
-        "not_compared unread rests_on"
+        "not_compared unread refills rests_on",
+        left_out="refills",
     )
     """What `verify --format json` prints."""
     rests_on: ClassVar = "offsets as planned, not as read"
@@ -47,6 +49,9 @@ class LogAudit(JsonValue):
     """The others."""
     unread: tuple[int, ...] = ()
     """Batches that are committed and whose plan is damaged or lost: what they read, nobody can tell."""
+    refills: tuple[int, ...] = ()
+    """Batches with which a recovery has filled an emptied state: they have read once more what was read before, and
+    written no row of that twice."""
 
     @property
     def is_contiguous(self) -> bool | None:
@@ -69,6 +74,8 @@ class _Committed:
         self.last: int | None = None
         self.after_a_hole: list[int] = []
         self.unread: list[int] = []
+        self.refills: list[int] = []
+        self._before: BatchRecord | None = None
 
     def __iter__(self) -> Iterator[BatchRecord]:
         purged = []
@@ -81,6 +88,7 @@ class _Committed:
                 self._count += 1
                 self.first = record.batch_id if self.first is None else self.first
                 self.last = record.batch_id
+                self._note_refill(record)
             elif record.offsets is None and self.first is None:
                 purged.append(record.batch_id)
             else:
@@ -91,6 +99,12 @@ class _Committed:
             self.unread = purged + self.unread
         else:
             self.unread = self.unread
+
+    def _note_refill(self, record: BatchRecord) -> None:
+        before, self._before = self._before, record
+        is_next = before is not None and before.batch_id + 1 == record.batch_id
+        if before is not None and is_next and is_refill(before.offsets, record.offsets):
+            self.refills.append(record.batch_id)
 
     @property
     def count(self) -> int:
@@ -116,6 +130,9 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
     steps = SourceSteps(committed, query.initial)
     found = find_seams(steps, is_sparse=True)  # of the holes we know which were read
     found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
+    refills = committed.refills if query.checkpoint.is_stateful else []  # without state it wrote its rows twice
+    emptied = {batch_id - 1 for batch_id in refills}
+    found = [seam for seam in found if not (seam.condition == "OVERLAP" and seam.batch_id in emptied)]
     if query.checkpoint.mode is not Mode.ASYNC_PROGRESS:
         holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
         found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
@@ -140,6 +157,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
         {each: name for each, name in steps.names.items() if each not in {one.source_id for one in unknown}},
         tuple(unknown),
         tuple(committed.unread),
+        tuple(refills),
     )
 
 

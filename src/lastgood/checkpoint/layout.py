@@ -248,3 +248,11 @@ def find_newest_batch(names: Iterable[str]) -> int | None:
     """
     logs = (parse_log_name(name) for name in names)
     return max((log.batch_id for log in logs if log is not None and log.batch_id >= 0), default=None)
+
+
+def parse_state_version(path: str) -> int | None:
+    """The version of a state store that a file holds, or that it is the checksum of; None for any other file."""
+    file = classify(path)
+    if isinstance(file, HadoopChecksumFile | SparkChecksumFile):
+        file = file.of
+    return file.file.version if isinstance(file, StateStoreFile) else None

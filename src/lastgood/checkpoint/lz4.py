@@ -15,10 +15,19 @@ HEADER = struct.Struct("<8sBiii")
 RAW, PACKED = 0x10, 0x20
 BLOCK_BYTES_MAX = 32 * 1024 * 1024
 
+_SMALL_BLOCK = 6
+"""The level of blocks of up to 64 KB."""
 _SEED = 0x9747B28C
 _SUM_BITS = 0x0FFFFFFF
 _WORD = 0xFFFFFFFF
 _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+
+
+def pack_raw(content: bytes) -> bytes:
+    """One block as it is, and the mark of the end; for what is short."""
+    token = RAW | _SMALL_BLOCK
+    block = HEADER.pack(MAGIC, token, len(content), len(content), _compute_checksum(content))
+    return block + content + HEADER.pack(MAGIC, token, 0, 0, 0)
 
 
 def find_corruption(raw: bytes) -> Damage | None:

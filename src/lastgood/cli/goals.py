@@ -142,6 +142,25 @@ _OPTIONS = (
         help="With --via: no sink goes by the numbers of batches, also of those that nobody can ask.",
     ),
     click.option(
+        "--appends-windows",
+        is_flag=True,
+        help="recompute: you say that it is one windowed aggregation with a watermark, in output mode append.",
+    ),
+    click.option(
+        "--window",
+        "window_ms",
+        type=DURATION,
+        metavar="DURATION",
+        help="recompute: no window is longer, so that older events need not be read again; else all are.",
+    ),
+    click.option(
+        "--max-clock-skew",
+        "clock_skew_ms",
+        type=DURATION,
+        metavar="DURATION",
+        help="With --window, where no ledger tells: no event is this much later than Kafka has its record.",
+    ),
+    click.option(
         "--accept",
         type=Waivers(),
         multiple=True,
@@ -178,8 +197,12 @@ def add_goal_options(command: _F) -> _F:
         start_form: str | None,
         start_key: str | None,
         takes_any_number: bool,
+        appends_windows: bool,
+        window_ms: int | None,
+        clock_skew_ms: int | None,
         **others: Any,
     ) -> Any:
+        from lastgood.observe.rereading import WindowChoice
         from lastgood.recovery.plans import PlanOptions
         from lastgood.settings.config import Config
         from lastgood.settings.target import resolve_target
@@ -197,6 +220,7 @@ def add_goal_options(command: _F) -> _F:
             spark,
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
+            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms),
             takes_any_number=takes_any_number or (via is not None and policy().takes_any_number),
         )
         return command(*arguments, target=resolve_target(text, config), wanted=wanted, **others)

@@ -51,6 +51,7 @@ def plan(
     replan      drop the plan that is not committed, so that today's limits apply
     reposition  start again from chosen offsets, in place: query id and batch numbers go on
     fresh       the checkpoint is lost or to be left behind: seed a new one
+    recompute   the state is lost, damaged, or of other code: count open windows again from the source, in place
 
     Where fresh starts, in the order in which it can be trusted:
 
@@ -67,6 +68,13 @@ def plan(
     and empties the checkpoint: batches count from 0 again, which only sinks take that do not go by their numbers, such
     as Delta's own. Without it the application needs no change.
 
+    recompute is for one windowed aggregation with a watermark in output mode append, of Kafka or files: the watermark
+    tells which windows are written, and these stay. One batch reads again all that the query has read. What tells the
+    output mode is the sink; where none does, --appends-windows says it. The application may be changed on the way, but
+    for the length of its windows and how they slide. With --window, which says how long these are, only what can still
+    count is read again: a ledger tells after which batch that begins, else --max-clock-skew says how well the times of
+    the topic fit those of the events.
+
     The price is given in offsets per source and partition: read again, lost, written twice. What is not exactly once
     has to be accepted, but for what is Spark's own restart. With --sink and --kafka more is exact, since more is known.
 
@@ -76,6 +84,7 @@ def plan(
     lastgood plan orders --goal reposition --stable-lag 3 --accept duplicates -o back3.json
     lastgood plan orders --goal fresh --sink s3a://lake/orders --offset-columns topic,partition,offset
     lastgood plan orders --goal fresh --sink s3a://lake/orders --via app-config --start-file orders.json
+    lastgood plan orders --goal recompute --sink s3a://lake/orders --kafka broker:9092 --window 10m
     lastgood plan orders --kafka broker:9092 --prove
     lastgood apply back3.json --driver-is-dead
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lastgood.cli.output import make_styled
 from lastgood.errors import format_command_line
-from lastgood.visible import take_excerpt, take_first_lines
+from lastgood.visible import WHOLE, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
 _STEPS_SHOWN = 200
+_LIKE_EACH_OTHER_MAX = 3
 _THEN = {
     "starts": "Spark begins at batch {batch}",
     "resumes": "Spark goes on with batch {batch}",
@@ -96,14 +98,28 @@ def print_plan(plan: Plan, out: Console) -> None:
 def _print_steps(steps: Sequence[Step], out: Console) -> None:
     if not steps:
         out.print(make_styled(("Steps     ", "dim"), "none: a plain restart"))
-    part = take_excerpt(steps, _STEPS_SHOWN)
-    for number, step in enumerate(part.shown, 1):
-        out.print(make_styled((f"Step {number:<4} ", "dim"), step.do))
-        effect = step.effect
-        if effect:
-            out.print(make_styled(f"          {effect}", style="yellow"))
-    for line in part.more:
+    groups = take_excerpt((list(each) for _, each in groupby(enumerate(steps, 1), _find_group)), _STEPS_SHOWN)
+    for group in groups.shown:
+        for number, step in group[:_LIKE_EACH_OTHER_MAX]:
+            _print_step(number, step, out)
+        left = group[_LIKE_EACH_OTHER_MAX:]
+        if left:
+            told = f"Step {left[0][0]} to {left[-1][0]}  the same of {len(left):,} more files: {WHOLE}"
+            out.print(make_styled((told, "dim")))
+    for line in groups.more:
         out.print(make_styled(f"          {line}", style="yellow"))
+
+
+def _find_group(numbered: tuple[int, Step]) -> tuple[str, str]:
+    """Steps of a kind that do the same for the same reason, one file each, are told together."""
+    _, step = numbered
+    return step.kind, step.why
+
+
+def _print_step(number: int, step: Step, out: Console) -> None:
+    out.print(make_styled((f"Step {number:<4} ", "dim"), step.do))
+    if step.effect:
+        out.print(make_styled(f"          {step.effect}", style="yellow"))
 
 
 def _print_proof(proof: Proof, out: Console) -> None:

@@ -176,6 +176,8 @@ def _verify_logs(target: str, output_format: str) -> int:
     if audit.is_contiguous:
         told = ": every offset between the first and the last is in exactly one committed batch"
         out.print(make_styled(("contiguous", "green"), told))
+    for line in take_first_lines(map(_describe_refill, audit.refills)):
+        out.print(line)
     _print_unread(audit.unread, out)
     if not audit.batches and not audit.unread:
         out.print(make_styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
@@ -189,6 +191,10 @@ def _verify_logs(target: str, output_format: str) -> int:
     out.print("As planned, not as read: --data compares the records themselves.")
     print_nothing_changed()
     return 0 if audit.is_contiguous is True else 1
+
+
+def _describe_refill(batch_id: int) -> str:
+    return f"batch {batch_id} has filled an emptied state with what batches before it had read, and is not counted"
 
 
 def _print_seams(found: Sequence[Seam], out: Console) -> None:

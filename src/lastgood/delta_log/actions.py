@@ -111,6 +111,12 @@ class TableCommit:
         return found if isinstance(found, str) else None
 
     @property
+    def output_mode(self) -> str | None:
+        """In which that stream writes; None if no stream wrote it."""
+        found = self.parameters.get("outputMode")
+        return found if isinstance(found, str) else None
+
+    @property
     def row_count(self) -> int | None:
         """Rows that it wrote; None if the writer does not say. Where a recovery uses up a number there are none."""
         if self.operation == USE_UP and not self.added:

@@ -25,6 +25,7 @@ from lastgood.diagnosis.kafka_reading import name_partitions, select_positions, 
 from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
+from lastgood.query.refills import is_refill
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE
 from lastgood.query.source_tables import find_written_anew
@@ -77,6 +78,9 @@ def _check_went_back(observed: Observation, restart: Restart) -> Iterator[Findin
         elif span.is_done and span.batch_id in observed.rewritten:
             recovery = observed.rewritten[span.batch_id]
             effect = f"Recovery {recovery} moved the query back: the batch after it reads again from where it ends now."
+            plans = observed.checkpoint.offsets.entries
+            if is_refill(plans.get(span.batch_id), plans.get(span.batch_id + 1)):
+                effect = f"Recovery {recovery} emptied the state: the batch after it reads again what fills it."
             evidence = {**evidence, "recovery": recovery}
             command = observed.make_report_command(recovery)
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.INFO)

@@ -10,6 +10,7 @@ from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.errors import ExtraMissingError
 from lastgood.observe.hosts import open_named
 from lastgood.observe.open_query import OpenQuery
+from lastgood.query.source_logs import is_whole as is_whole_log
 from lastgood.query.spans import list_stands
 from lastgood.sources.files.facts import WrittenAgain
 from lastgood.sources.files.folders import find_written_again
@@ -22,7 +23,7 @@ def find_files_again(query: OpenQuery) -> Mapping[str, WrittenAgain]:
     for stand in list_stands(checkpoint):
         if isinstance(stand.start, FileOffset):
             logged = _list_logged(checkpoint, stand.source_id)
-            is_whole = _is_whole(checkpoint, stand.source_id)
+            is_whole = any(log.name == stand.source_id and is_whole_log(log) for log in checkpoint.sources)
             up_to = stand.start.log_offset
             try:
                 found[stand.source_id] = find_written_again(logged, up_to, open_at=open_at, is_whole=is_whole)
@@ -37,14 +38,3 @@ def _list_logged(checkpoint: Checkpoint, source_id: str) -> list[SourceFile]:
     entries = (entry for log in logs for entry in log.entries.values() if isinstance(entry, FileLogEntry))
     files = {(file.log_id, file.path): file for entry in entries for file in entry}
     return [files[key] for key in sorted(files)]
-
-
-def _is_whole(checkpoint: Checkpoint, source_id: str) -> bool:
-    """Whether every file that the source has noted down is known, from its newest compaction or first entry on."""
-    for log in checkpoint.sources:
-        if log.name == source_id:
-            first = log.listing.compact.newest or 0
-            newest = log.listing.ids.newest
-            wanted = range(first, first if newest is None else newest + 1)
-            return all(isinstance(log.entries.get(each), FileLogEntry) for each in wanted)
-    return False

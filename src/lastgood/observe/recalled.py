@@ -213,7 +213,7 @@ def _ask_ledger(
     """The newest batch after `planned` that the ledger knows to be committed, and no recovery took back; None: none."""
     holder, query_id = "the ledger", opened.query_id
     try:
-        chosen = _choose_ledger(opened, environment)
+        chosen = choose_known_ledger(opened, environment)
         if chosen is None or query_id is None:
             return None
         holder = f"the ledger {chosen}"
@@ -238,7 +238,12 @@ def _find_known_ms(facts: BatchFacts) -> int:
     return facts.committed_at_ms or planned_ms or 0
 
 
-def _choose_ledger(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerPlace | None:
+def choose_known_ledger(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerPlace | None:
+    """The ledger of the target, else of `LASTGOOD_LEDGER`; None: there is none.
+
+    Raises:
+        LedgerUrlError: it cannot be understood.
+    """
     from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415 - it needs much that most need not
 
     if opened.target.ledger is None and VARIABLE not in environment:
@@ -253,7 +258,7 @@ def _describe_refusal(error: LastgoodError) -> str:
 def _recall(opened: OpenQuery, environment: Mapping[str, str], ledgers: Ledgers) -> LedgerMemory | None:
     place = "LASTGOOD_LEDGER"
     try:
-        chosen = _choose_ledger(opened, environment)
+        chosen = choose_known_ledger(opened, environment)
         if chosen is None:
             return None
         place = str(chosen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.copies import select_standing
@@ -35,10 +35,13 @@ from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import parse_spark_version
+from lastgood.query.sinks import NONE
+from lastgood.query.windows import is_state_lost
 from lastgood.redaction import hide_login
 from lastgood.settings.target import Target
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.files.facts import FileFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.steps.step import SinkEdit
 from lastgood.storage.reading import Location, Storage
@@ -76,8 +79,13 @@ def add_wanted(query: OpenQuery, words: tuple[str, ...], accept: Iterable[Waiver
     return replace(query, seen=replace(query.seen, asked=asked))
 
 
-def add_repair_facts(query: OpenQuery) -> OpenQuery:
+def add_repair_facts(query: OpenQuery, *, reads_all_again: bool = False) -> OpenQuery:
     """The same, knowing as well what only a planner goes by.
+
+    Args:
+        query: As it was looked at.
+        reads_all_again: Whether every file that its sources have read is looked up, and not only the newest, and these
+            only where state is lost.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
@@ -92,6 +100,7 @@ def add_repair_facts(query: OpenQuery) -> OpenQuery:
         mirrored_id=mirrored_id,
         state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
         checksums=frozenset(_list_checksums(query.storage, query.location)),
+        files_read=_find_files_read(query, reads_all_again=reads_all_again),
     )
     return replace(query, seen=replace(query.seen, repair=facts))
 
@@ -228,6 +237,13 @@ def _is_streamed(sink: SinkEvidence) -> bool:
     """Whether Spark's own streaming sink writes a table, and no function, which need not mark a batch without rows."""
     told = {each.is_streaming for each in sink.batches}
     return True in told and False not in told
+
+
+def _find_files_read(query: OpenQuery, *, reads_all_again: bool) -> Mapping[str, tuple[FileFacts, ...]]:
+    """State that is made anew is made of them."""
+    if not (reads_all_again or is_state_lost(query.checkpoint)):
+        return {}
+    return find_files_after(query, NONE, is_for_all=reads_all_again)
 
 
 def _list_checksums(storage: Storage, location: Location) -> Iterator[str]:

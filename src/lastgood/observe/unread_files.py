@@ -30,8 +30,16 @@ def find_unread_files(query: OpenQuery) -> Mapping[str, tuple[FileFacts, ...]]:
     return find_files_after(query, done)
 
 
-def find_files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
-    """What has become of the input files that were noted down after a batch was planned, by source."""
+def find_files_after(
+    query: OpenQuery, batch_id: int, *, is_for_all: bool = False
+) -> Mapping[str, tuple[FileFacts, ...]]:
+    """What has become of the input files that were noted down after a batch was planned, by source.
+
+    Args:
+        query: With its logs.
+        batch_id: The batch; `NONE` for all files.
+        is_for_all: Whether all are looked up, however many, and not only the newest.
+    """
     plan = _find_offset_entry_up_to(query, batch_id)
     found = {}
     for source_id in _list_file_sources(query):
@@ -41,7 +49,7 @@ def find_files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[File
         first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
         if _find_newest(query, source_id) > first:
             after = [file for file in query.source_files(source_id) if file.log_id > first]
-            found[source_id] = _ask_files(after, open_named(query))
+            found[source_id] = _ask_files(after, open_named(query), is_for_all=is_for_all)
     return found
 
 
@@ -72,11 +80,14 @@ def _find_newest(query: OpenQuery, source_id: str) -> int:
     return max((each for each in (*listed, copied) if each is not None), default=NONE)
 
 
-def _ask_files(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:
+def _ask_files(
+    files: Sequence[SourceFile], open_at: Callable[[Location], Storage], *, is_for_all: bool
+) -> tuple[FileFacts, ...]:
     """The newest of them are looked up; of the others one stands for all."""
     ordered = sorted(files, key=lambda file: file.log_id)
-    left, asked = ordered[:-_FILES_MAX], ordered[-_FILES_MAX:]
-    because = f"of {len(ordered)} files only the newest {_FILES_MAX} were looked up"
+    first = 0 if is_for_all else max(0, len(ordered) - _FILES_MAX)
+    left, asked = ordered[:first], ordered[first:]
+    because = f"of {len(ordered)} files only the newest {len(asked)} were looked up"
     return (
         *(FileFacts(file, FileState.UNKNOWN, because=because) for file in left[-1:]),
         *ask_files(asked, open_at=open_at),

@@ -19,6 +19,7 @@ from lastgood.checkpoint.layout import (
     HadoopChecksumFile,
     ImmutableFile,
     LogFile,
+    OperatorMetadataFile,
     QueryMetadataFile,
     SparkChecksumFile,
     StateSchemaFile,
@@ -30,7 +31,9 @@ from lastgood.steps.step import Rank, SinkEdit, Step, Turn
 from lastgood.values import make_form
 
 PATH_MAX = 1024
-_STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
+_BEFORE_PLANS = 1
+"""Among what is written."""
+_STATE_FILES = (StateStoreFile, StateSchemaFile, OperatorMetadataFile, ImmutableFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class FileStep(Step):
             return _rank_removal(self.path)
         folder, name, batch_id = _parse_place_in_logs(self.path)
         written = {"": 0, OFFSETS: 2, COMMITS: 3}
-        return Turn.WRITTEN, written.get(folder, 1 if folder.startswith(SOURCES) else 4), batch_id, name
+        return Turn.WRITTEN, written.get(folder, _BEFORE_PLANS if folder.startswith(SOURCES) else 4), batch_id, name
 
     @property
     def found(self) -> Mapping[str, str | None]:
@@ -122,6 +125,50 @@ class MoveStep(Step):
         return {self.path: None}
 
 
+@dataclass(frozen=True, slots=True)
+class StateStep(Step):
+    """A version of a state store is made anew, small; what is there of it is set aside as it is."""
+
+    json = make_form(
+        "do undo kind path size after found_beside why", strict=True, check=lambda step: _require_version(step.path)
+    )
+    kind: ClassVar = "state"
+
+    path: str
+    """Below the checkpoint."""
+    size: int | None
+    """Bytes of the file that was there when the plan was made; None if there was none."""
+    after: bytes
+    """What it is then."""
+    why: str
+    """One line for a person."""
+    found_beside: tuple[str, ...] = ()
+    """Names of the files of this version and later ones that lie beside it, and that other steps set aside: what else
+    of these versions is there when the plan is taken back, a batch has made since."""
+
+    @property
+    def do(self) -> str:
+        """What it does; one line for a person."""
+        return f"write {self.path}: {self.why}"
+
+    @property
+    def undo(self) -> str:
+        """What takes it back; one line for a person."""
+        if self.size is None:
+            return f"remove {self.path}"
+        return f"put {self.path} back as it was"
+
+    @property
+    def rank(self) -> Rank:
+        """Before the plans that are written: at no instant does one stand without its state."""
+        return Turn.WRITTEN, _BEFORE_PLANS, 0, self.path
+
+    @property
+    def left(self) -> Mapping[str, bytes | None]:
+        """What it is then."""
+        return {self.path: self.after}
+
+
 def compute_digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
     if content is None:
@@ -154,6 +201,13 @@ def _require_file(path: str) -> None:
 def _require_state(path: str) -> None:
     if not _is_state(path):
         raise ValueError(f"{path} is no file of a checkpoint's state")
+    require_own(path)
+
+
+def _require_version(path: str) -> None:
+    file = classify(path)
+    if not (isinstance(file, StateStoreFile) and file.file.kind.is_snapshot):
+        raise ValueError(f"{path} is no version of a state store that is whole by itself")
     require_own(path)
 
 
@@ -194,8 +248,9 @@ def sort_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Steps in the order in which they are safe.
 
     Sinks go first: at no instant is one ahead of the logs that was not before. Then what is removed, commits before
-    plans and newer before older; then what is written, `metadata` and sources before plans, plans before commits, older
-    before newer: at no instant is a batch committed and not planned. Last comes the file outside of the checkpoint.
+    plans and newer before older; then what is written, `metadata`, sources and state before plans, plans before
+    commits, older before newer: at no instant is a batch committed and not planned. Last comes the file outside of the
+    checkpoint.
     """
     return tuple(sorted(steps, key=lambda step: step.rank))
 

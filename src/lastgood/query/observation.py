@@ -121,6 +121,9 @@ class RepairFacts:
     """Path and size of every file below `state`, of a stateful query."""
     checksums: frozenset[str] = frozenset()
     """Paths of every `.NAME.crc` in the logs."""
+    files_read: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)
+    """Per file source: what has become of the files that it has read, where its state is to be made anew; of many the
+    newest."""
 
 
 @dataclass(frozen=True, slots=True)

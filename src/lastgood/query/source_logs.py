@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastgood.checkpoint.contents import Checkpoint, Mode
+from lastgood.checkpoint.file_logs import FileLogEntry
+from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
 
@@ -32,3 +34,10 @@ def find_logs_behind(checkpoint: Checkpoint) -> Mapping[str, range]:
         if lost:
             found[line.source_id] = lost
     return found
+
+
+def is_whole(log: SourceLog) -> bool:
+    """Whether every file that a source has noted down is known, from its newest compaction or first entry on."""
+    first, newest = log.listing.compact.newest or 0, log.listing.ids.newest
+    wanted = range(first, first if newest is None else newest + 1)
+    return all(isinstance(log.entries.get(each), FileLogEntry) for each in wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA, OFFSETS, find_newest_batch
@@ -17,6 +17,7 @@ from lastgood.journal.seal import list_seal_files
 from lastgood.observe.evidence import EvidenceOptions, list_start_words
 from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.observe.positions import StartChoice, choose_offsets
+from lastgood.observe.rereading import WindowChoice, choose_rereading
 from lastgood.observe.seeds import choose_seed, list_other_seeds, make_seed
 from lastgood.observe.sinks_back import make_sink_steps
 from lastgood.observe.survey import (
@@ -38,7 +39,7 @@ from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import draft, list_alternatives, rank_alternatives
 from lastgood.planning.price import Guarantee, Waiver, list_waivers_needed
 from lastgood.planning.standing import see_as
-from lastgood.planning.steps import FileStep, MoveStep, compute_digest, list_files_after, sort_steps
+from lastgood.planning.steps import FileStep, MoveStep, StateStep, compute_digest, list_files_after, sort_steps
 from lastgood.query.observation import LeftBehind, Observation, make_views
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
@@ -59,6 +60,8 @@ from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
+StepT = TypeVar("StepT", MoveStep, StateStep)
+
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
 
 
@@ -78,6 +81,8 @@ class PlanOptions:
     """Whether real Spark is to show on a copy of the logs what it does then."""
     via: StartFile | None = None
     """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
+    windows: WindowChoice = field(default_factory=WindowChoice)
+    """`recompute`: what a person says of the windows of the query."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
     named: StartFile | None = None
@@ -99,6 +104,7 @@ class PlanOptions:
         if self.via is not None:
             words += ("--via", "app-config", *self.via.words())
         words += self.where.words()
+        words += self.windows.words()
         if self.takes_any_number:
             words.append("--takes-any-number")
         return tuple(words)
@@ -138,7 +144,8 @@ def make_plan(
     found = add_wanted(found, options.goal_words(), options.accept)
     require_no_open(found.storage, found.location, found.seen.asked, target.config)
     found = _add_start_file(found, options.via or options.named or target.policy.via)
-    found = add_repair_facts(found)
+    is_emptied = GOAL_KINDS[options.goal].begins is Begins.WITHOUT_STATE
+    found = add_repair_facts(found, reads_all_again=is_emptied)
     goal = _choose_goal(options, found)
     drafted = _add_seeds(draft(found.seen, goal, found.spark), goal, found)
     plan = _complete_plan(found, goal, drafted, options)
@@ -170,9 +177,15 @@ def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
     if where.is_of_sink and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} does not start where a sink says", expected="--goal fresh")
-    if kind.begins is Begins.BY_ITSELF:
+    if options.windows.is_said and kind.begins is not Begins.WITHOUT_STATE:
+        raise UsageError(
+            f"{options.goal} keeps the state", subject=options.windows.words()[0], expected="--goal recompute"
+        )
+    if kind.begins in (Begins.BY_ITSELF, Begins.WITHOUT_STATE):
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
+        if kind.begins is Begins.WITHOUT_STATE:
+            return choose_rereading(options.windows, found)
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*choose_offsets(where, found))
@@ -206,6 +219,7 @@ def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOp
         [
             *(FileStep(each.path, compute_digest(contents[each.path]), each.after, each.why) for each in edits),
             *_measure_moves(found, drafted.moves),
+            *_measure_moves(found, drafted.renewed),
             *make_sink_steps(drafted.sinks),
             *([] if drafted.start is None else make_start_steps(drafted.start, location)),
         ]
@@ -320,8 +334,8 @@ def _list_needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
     return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 
 
-def _measure_moves(found: OpenQuery, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
-    """The same with the size of each file: a listing does not tell it of every one."""
+def _measure_moves(found: OpenQuery, moves: Iterable[StepT]) -> Iterable[StepT]:
+    """The same with the size of each file that is set aside: a listing does not tell it of every one."""
     for step in moves:
         entry = found.storage.stat(found.location / step.path)
         yield step if entry is None or entry.size is None else replace(step, size=entry.size)

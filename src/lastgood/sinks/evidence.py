@@ -46,6 +46,8 @@ class CommittedBatch:
     is_streaming: bool | None = None
     """Whether Spark's own streaming sink wrote it, which leaves a mark for every batch, also for one without rows.
     False: a function did, which need not. None: unknown."""
+    output_mode: str | None = None
+    """In which its query wrote it, as the sink has it; None: it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

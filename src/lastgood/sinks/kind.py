@@ -47,6 +47,8 @@ class SinkTraits:
     """Whether it has no row of a query of which it shows no batch; else a function may have written some."""
     keeps_log: bool | None = False
     """Whether its readers go by a log of Spark's that must miss no number; None: it may come to be so."""
+    appends_only: bool = False
+    """Whether Spark writes it in output mode append alone."""
     can_be_marked: bool = False
     """Whether lastgood can make a mark in it that stands for a batch without a row."""
     tells_query_ids: bool = False

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, MoveStep
+from lastgood.planning.steps import FileStep, MoveStep, StateStep
 from lastgood.sinks.changing import list_changes
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.moved_file import MovedFile
+from lastgood.steps.renewed_state import RenewedState
 from lastgood.steps.step import Step
 from lastgood.steps.written_file import WrittenFile
 
@@ -34,6 +35,7 @@ def _carry_state_file(step: MoveStep, site: Site) -> MovedFile:
 _OF_NO_SINK: Final = (
     StepKind(FileStep, WrittenFile.of_checkpoint),
     StepKind(MoveStep, _carry_state_file),
+    StepKind(StateStep, RenewedState),
     StepKind(StartFileStep, WrittenFile.outside),
 )
 

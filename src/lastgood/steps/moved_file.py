@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lastgood.steps.carrying import Carrying, CheckpointChangedError
-from lastgood.storage.reading import Location
+from lastgood.storage.reading import Location, Storage, read_part
 from lastgood.storage.writing import WritableStorage
+
+_PART_BYTES = 4 * 1024 * 1024
 
 
 class MovedFile(Carrying):
@@ -42,8 +44,19 @@ class MovedFile(Carrying):
         return self._comes_anew or self._storage.stat(self._place) is None
 
     def undo(self, seal: Collection[str]) -> None:
-        """Move it back."""
+        """Move it back; what came anew in its place goes."""
+        if self._comes_anew and self._has_come_anew():
+            # Safe: what is kept was just seen in its whole length, and it is what the logs fit once they are back. What
+            # lies in its place, and is not that, was made since by a batch that did not go on from there.
+            self._storage.remove(self._place)
         self._move(self._kept, self._place)
+
+    def _has_come_anew(self) -> bool:
+        """Whether another file lies in its place; not the half of a move that was interrupted, which is the same."""
+        kept, place = self._storage.stat(self._kept), self._storage.stat(self._place)
+        if kept is None or kept.size != self._size or place is None:
+            return False
+        return place.size != self._size or not _are_same(self._storage, self._kept, self._place, self._size)
 
     def _move(self, source: Location, target: Location) -> None:
         there, here = self._storage.stat(target), self._storage.stat(source)
@@ -66,3 +79,13 @@ class MovedFile(Carrying):
                 found="no such file" if here is None else f"{here.size} bytes",
                 expected=f"{self._size} bytes",
             )
+
+
+def _are_same(storage: Storage, first: Location, second: Location, size: int) -> bool:
+    """Whether two files of this size are the same byte for byte; neither is held as a whole."""
+    parts = range(0, size, _PART_BYTES)
+    return all(
+        read_part(storage, first, begin=at, limit=_PART_BYTES)
+        == read_part(storage, second, begin=at, limit=_PART_BYTES)
+        for at in parts
+    )

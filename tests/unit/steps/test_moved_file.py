@@ -69,3 +69,19 @@ def test_file_that_is_gone_is_told(storage: MemoryWriter) -> None:
 
 def test_file_that_the_query_may_make_anew_says_nothing_of_whether_it_was_moved(storage: MemoryWriter) -> None:
     assert MovedFile(storage, PLACE, KEPT, 5, comes_anew=True).is_done(())
+
+
+@pytest.mark.parametrize("anew", [b"other", b"of another size"])
+def test_what_came_anew_in_its_place_goes_when_it_comes_back(storage: MemoryWriter, anew: bytes) -> None:
+    file = MovedFile(storage, PLACE, KEPT, 5, comes_anew=True)
+    file.do(())
+    storage.write(PLACE, anew)
+    for _ in range(2):
+        file.undo(())
+        assert held(storage) == (b"state", None)
+
+
+def test_half_of_a_move_is_nothing_that_came_anew(storage: MemoryWriter) -> None:
+    storage.write(KEPT, b"state")
+    MovedFile(storage, PLACE, KEPT, 5, comes_anew=True).undo(())
+    assert held(storage) == (b"state", b"state")

@@ -36,6 +36,8 @@ class Begins(enum.Enum):
     """From offsets that are chosen, with the checkpoint as it is."""
     ANEW = "anew"
     """From offsets, a sink or a mirror, be there a checkpoint or not."""
+    WITHOUT_STATE = "without_state"
+    """With an empty state, from as far back as what it held is to be read again."""
 
 
 def _offer_never(observed: Observation, asked: Goal) -> Iterator[Offer]:

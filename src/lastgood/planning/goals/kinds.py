@@ -6,6 +6,7 @@ from typing import Final
 
 from lastgood.planning.goals.fresh import FRESH
 from lastgood.planning.goals.kind import Begins, GoalKind
+from lastgood.planning.goals.recompute import RECOMPUTE
 from lastgood.planning.goals.replan import REPLAN
 from lastgood.planning.goals.reposition import REPOSITION
 from lastgood.planning.goals.resume import RESUME
@@ -17,6 +18,7 @@ GOAL_KINDS: Final[dict[str, GoalKind]] = {
         REPLAN,
         REPOSITION,
         FRESH,
+        RECOMPUTE,
     )
 }
 """By name, in the order in which they are told."""

@@ -41,6 +41,25 @@ class RepositionGoal(JsonValue):
 
 
 @dataclass(frozen=True, slots=True)
+class RecomputeGoal(JsonValue):
+    """Make the state anew from the sources, in place: open windows are counted again, written ones stay."""
+
+    json = make_form("chosen starts appends_windows", left_out="starts")
+
+    starts: Mapping[str, str] = field(default_factory=dict)
+    """By the id of a source the offset, as Spark writes it, where reading begins; else it begins where the query
+    began."""
+    chosen: str = "the query began"
+    """How they were chosen; one line for a person."""
+    rests_on: tuple[str, ...] = ()
+    """On what it rests that nothing before them is of an open window; one line each."""
+    appends_windows: bool = False
+    """Whether a person says that the query is one windowed aggregation with a watermark, in output mode append."""
+
+    name = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
 class Extent:
     """How far the sinks have come in each source, by something else than the logs."""
 

@@ -13,15 +13,13 @@ from lastgood.checkpoint.layout import (
     METADATA,
     OFFSETS,
     SOURCES,
-    HadoopChecksumFile,
-    SparkChecksumFile,
-    StateStoreFile,
-    classify,
     parse_batch,
+    parse_state_version,
 )
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.checkpoint.state import State
 from lastgood.diagnosis.records import find_against_exactly_once, is_only_twice
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_state import STALE_STATE_SNAPSHOT, STATE_LEFT_OVER
@@ -31,7 +29,7 @@ from lastgood.planning.log_edits import add_checksum_edits, apply_edits, list_na
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest, judge_unasked
 from lastgood.planning.standing import Standing, see_as, take_back_evidence
-from lastgood.planning.steps import MoveStep
+from lastgood.planning.steps import MoveStep, StateStep
 from lastgood.query.lost import MIRROR
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
@@ -42,6 +40,17 @@ from lastgood.sources.kafka.ranges import select_only_in
 from lastgood.steps.step import SinkEdit
 
 THIS = "this recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The state is made anew, without a row, so that a batch fills it again."""
+
+    steps: tuple[StateStep, ...]
+    moves: tuple[MoveStep, ...]
+    """What of it is set aside."""
+    state: State
+    """As it is then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,8 @@ class Repair:
     sinks: tuple[SinkEdit, ...] = ()
     drops: bool = False
     """Whether a batch is taken back: state that was made beyond the newest commit is set aside."""
+    renewal: Renewal | None = None
+    """Whether the state is made anew, and how: then it fits whatever the logs say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ class Work:
             RepairRefusedError: the query keeps state, which the repair would not fit.
         """
         before = observed or self.standing.observed
-        if before.is_stateful and not (repair.keeps_state or repair.drops):
+        if before.is_stateful and not (repair.keeps_state or repair.drops or repair.renewal):
             raise refuse(
                 self.standing,
                 "the query keeps state, which would not fit logs that are changed by hand",
@@ -127,9 +138,12 @@ class Work:
         # The mirror's copy of a plan tells by its time what the plan told that is lost.
         made = (edit for edit in changed if edit.after is None or edit.after != self.mirror.get(edit.path))
         rewritten = {number: THIS for edit in made if (number := parse_batch(edit.path, OFFSETS)) is not None}
+        checkpoint = apply_edits(before.checkpoint, edits)
+        if repair.renewal is not None:
+            checkpoint = replace(checkpoint, state=repair.renewal.state)
         after = replace(
             before,
-            checkpoint=apply_edits(before.checkpoint, edits),
+            checkpoint=checkpoint,
             sinks=sinks,
             rewritten={**before.rewritten, **rewritten},
         )
@@ -175,6 +189,7 @@ class Work:
             guarantee=guarantee,
             rests_on=tuple(dict.fromkeys((*lines, *against))),
             moves=moves,
+            renewed=tuple(step for renewal in self._renewals() for step in renewal.steps),
             sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
             sources=asked,
             guards=tuple(path for path in self._read() if path not in touched),
@@ -259,7 +274,13 @@ class Work:
             entry = checkpoint.commits.entries.get(int(name))
         return isinstance(entry, QueryMetadata | OffsetEntry | CommitEntry) and entry.raw == edit.after
 
+    def _renewals(self) -> list[Renewal]:
+        return [repair.renewal for repair in self.repairs if repair.renewal is not None]
+
     def _moves(self) -> tuple[MoveStep, ...]:
+        renewals = self._renewals()
+        if renewals:
+            return renewals[-1].moves
         if not (self.standing.observed.is_stateful and any(repair.drops for repair in self.repairs)):
             return ()
         state = self.began.checkpoint.state
@@ -275,7 +296,7 @@ class Work:
         return tuple(
             MoveStep(path, size, why)
             for path, size in sorted(self.facts.state_files.items())
-            if (version := _parse_state_version(path)) is not None and version > newest
+            if (version := parse_state_version(path)) is not None and version > newest
         )
 
     def _may_be_skipped(self, batch_id: int) -> bool:
@@ -354,11 +375,3 @@ def _see_as_restored(observed: Observation) -> Observation:
     if query_id is None:
         return observed
     return see_as(observed, query_id)
-
-
-def _parse_state_version(path: str) -> int | None:
-    """The version of a state store that a file holds, or that it is the checksum of."""
-    file = classify(path)
-    if isinstance(file, HadoopChecksumFile | SparkChecksumFile):
-        file = file.of
-    return file.file.version if isinstance(file, StateStoreFile) else None

@@ -23,6 +23,7 @@ from lastgood.planning.repairs.sinks_back import (
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, StartStage
+from lastgood.query.refills import is_refill
 from lastgood.query.sinks import NONE
 from lastgood.sources.kinds import find_source_kind, recognise_source
 from lastgood.steps.step import SinkEdit
@@ -217,6 +218,25 @@ def _commit_orphan(work: Work, why: str) -> Repair:
     return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
 
 
+def _require_no_refill(standing: Standing, batch_id: int) -> None:
+    """See that the orphan does not fill an emptied state.
+
+    Raises:
+        RepairRefusedError: it does; in several batches the watermark would rise before all is read.
+    """
+    before = standing.plan(batch_id - 1)
+    is_moved = batch_id - 1 in standing.observed.rewritten
+    if standing.observed.is_stateful and (is_refill(before, standing.plan(batch_id)) or is_moved):
+        raise refuse(
+            standing,
+            f"batch {batch_id} fills the state again, and has to read all of it at once",
+            subject=f"{OFFSETS}/{batch_id}",
+            found=f"the watermark of {OFFSETS}/{batch_id - 1}, which tells the windows that are written",
+            effect="read in several batches, rows of open windows would be dropped as late",
+            next=standing.observed.command("plan", "--goal", "resume"),
+        )
+
+
 def retire_orphan(
     standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = (), after: int | None = None
 ) -> Repair:
@@ -237,9 +257,10 @@ def retire_orphan(
         after: The newest plan that stays, since the sinks have its batch; None: the newest that is committed.
 
     Raises:
-        RepairRefusedError: a sink has one of them, or nobody can tell where their range begins.
+        RepairRefusedError: a sink has one of them, nobody can tell where their range begins, or it fills the state.
     """
     path = f"{OFFSETS}/{batch_id}"
+    _require_no_refill(standing, batch_id)
     after = standing.committed if after is None else after
     numbers = list_orphans_after(standing, after, batch_id)
     before = find_begin_of_orphans(standing, after, numbers)

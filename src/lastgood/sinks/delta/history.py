@@ -89,6 +89,7 @@ def _make_batch(commit: TableCommit, transaction: Transaction, *, is_live: bool 
         committed_at_ms=committed_at_ms,
         user_metadata=commit.user_metadata,
         is_streaming=is_streaming,
+        output_mode=commit.output_mode,
     )
 
 

@@ -38,6 +38,7 @@ FILE_SINK = SinkKind(
         skips_unrun=True,
         shows_all_or_none=True,
         keeps_log=True,
+        appends_only=True,
         is_swept=False,
         reader=SinkReader(format="parquet"),
     ),
