@@ -7,6 +7,7 @@ import enum
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.records import OF_RECORDS, may_be_lost
+from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.query.missing import list_missing
 from lastgood.query.observation import make_views
@@ -22,7 +23,7 @@ class Grade(enum.IntEnum):
     EMPTY = 2
     """No batch has been planned yet."""
     DOUBTFUL = 3
-    """No error, and records of batches that are done are lost or may be: no plan is called at least once."""
+    """No error, and records are lost or may be: no plan is called at least once."""
     UNREADABLE = 4
     """The storage does not let us look, or does not answer. From here on somebody has to act."""
     DAMAGED = 5
@@ -52,6 +53,8 @@ def choose_grade(report: Report) -> Grade:
 def _may_have_lost(report: Report) -> bool:
     """Whether the planner takes records for lost, or perhaps lost, by what stands here as a warning."""
     if any(map(may_be_lost, report.findings)):
+        return True
+    if any(each.is_strong and each.costs for each in list_suspicions(report.observed, report.restart)):
         return True
     is_left = report.observed.left is not None  # then nothing goes on from here
     return not is_left and any(True for _ in list_missing(make_views(report.observed)))
