@@ -132,7 +132,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
     found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
     refills = committed.refills if query.checkpoint.is_stateful else []  # without state it wrote its rows twice
     emptied = {batch_id - 1 for batch_id in refills}
-    found = [seam for seam in found if not (seam.condition == "OVERLAP" and seam.batch_id in emptied)]
+    found = [seam for seam in found if seam.condition != "OVERLAP" or seam.batch_id not in emptied]
     if query.checkpoint.mode is not Mode.ASYNC_PROGRESS:
         holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
         found = sorted([*holes, *found], key=lambda seam: seam.batch_id)

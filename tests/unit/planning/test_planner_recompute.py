@@ -237,7 +237,11 @@ def test_query_that_gave_up_a_partition_does_not_get_its_records_again(tmp_path:
 
 
 def files_of(folder: Path, state: FileState) -> dict[str, tuple[FileFacts, ...]]:
-    return {"0": tuple(FileFacts(SourceFile(f"file:///data/f{n}", n, n), state, because="slow") for n in range(3))}
+    return {
+        "0": tuple(
+            FileFacts(SourceFile(f"file:///data/input/f{n:03d}.json", n, n), state, because="slow") for n in range(3)
+        )
+    }
 
 
 def of_files(folder: Path) -> dict[str, int]:
@@ -253,6 +257,12 @@ def test_files_that_are_gone_or_others_now_are_missed(tmp_path: Path, state: Fil
     found = drafted(seen, RecomputeGoal())
     assert found.guarantee is word
     assert any(price.lost_files for price in found.sources) is (word is LOSSY)
+
+
+def test_files_that_nobody_has_looked_at_are_no_promise(tmp_path: Path) -> None:
+    with pytest.raises(RepairRefusedError, match="not known") as caught:
+        drafted(facts(tmp_path, of_files(tmp_path), append(2)), RecomputeGoal())
+    assert "it was not looked at" in (caught.value.found or "")
 
 
 def test_files_that_nobody_could_look_at_are_no_promise(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ windows, and counts the open ones. Proven with real Spark in `tests/repair/test_
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,7 +46,7 @@ from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, req
 from lastgood.planning.goals.values import RecomputeGoal
 from lastgood.planning.losses import find_beginnings, merge_prices
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import choose_weakest
+from lastgood.planning.pricing import choose_weakest, list_files_between
 from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.planning.steps import MoveStep, StateStep
@@ -332,7 +332,7 @@ def _start_kafka(standing: Standing, source_id: str, start: SourceOffset | None,
         )
     added = select_only_in(end.topics, start.topics)
     topics = {topic: {**start.topics.get(topic, {}), **dict.fromkeys(added.get(topic, {}), 0)} for topic in end.topics}
-    beyond = [t for t, parts in topics.items() for p, at in parts.items() if not 0 <= at <= end.topics[t][p]]
+    beyond = [topic for topic, parts in topics.items() if not _is_within(parts, end.topics[topic])]
     if beyond:
         raise refuse(
             standing,
@@ -341,6 +341,10 @@ def _start_kafka(standing: Standing, source_id: str, start: SourceOffset | None,
             found=f"{beyond[0]}: from {start.to_text()[:200]} to {end.to_text()[:200]}",
         )
     return KafkaOffset(topics)
+
+
+def _is_within(starts: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    return all(0 <= at <= ends[partition] for partition, at in starts.items())
 
 
 def _start_later(first: KafkaOffset, named: str | None, end: KafkaOffset) -> KafkaOffset:
@@ -397,10 +401,14 @@ def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[File
         RepairRefusedError: of one that is not known.
     """
     standing, source_id = work.standing, line.source_id
-    log = next((log for log in standing.checkpoint.sources if log.name == source_id), None)
-    files = [each for each in work.facts.files_read.get(source_id, ()) if each.file.log_id in entries]
+    logs = {log.name: log for log in standing.checkpoint.sources}
+    told = work.facts.files_read.get(source_id, ())
+    files = [each for each in told if each.file.log_id in entries]
     unknown = [f"{each.file.path}: {each.because}" for each in files if each.state is FileState.UNKNOWN]
-    if log is None or not is_whole(log):
+    named = list_files_between(standing.checkpoint, source_id, entries.start - 1, entries.stop - 1)
+    looked_at = {each.file.path for each in files}
+    unknown += [f"{path}: it was not looked at" for path in named if path not in looked_at]
+    if source_id not in logs or not is_whole(logs[source_id]):
         unknown.append(f"sources/{source_id} does not hold every entry")
     if unknown:
         raise refuse(
@@ -471,7 +479,7 @@ def _renew_state(work: Work, done: _Done, names: list[StateFile], ids: StateUniq
             OPERATOR,
             partition,
             STORE_DEFAULT,
-            (*(each for each in kept.get(partition, ()) if each.version < done.number), file),
+            (*_select_older(kept.get(partition, ()), done.number), file),
         )
         for partition, file in enumerate(names)
     )
@@ -483,6 +491,10 @@ def _renew_state(work: Work, done: _Done, names: list[StateFile], ids: StateUniq
         pins=collect_pins(plans, done.batch),
     )
     return Renewal(steps, moves, judged)
+
+
+def _select_older(files: Iterable[StateFile], version: int) -> list[StateFile]:
+    return [each for each in files if each.version < version]
 
 
 def _is_set_aside(path: str, number: int) -> bool:
@@ -498,7 +510,8 @@ def _is_set_aside(path: str, number: int) -> bool:
 
 def _list_beside(path: str, gone: list[str]) -> tuple[str, ...]:
     folder = path.rpartition("/")[0]
-    return tuple(name for each in gone if (name := each.removeprefix(f"{folder}/")) != each and "/" not in name)
+    places = (each.rpartition("/") for each in gone)
+    return tuple(name for place, _, name in places if place == folder)
 
 
 def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
