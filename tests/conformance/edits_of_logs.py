@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,11 +254,19 @@ def _aheads(case: Path) -> Iterator[Parameters]:
 
 @row(_aheads, weight=6)
 def copy_ahead(case: Path, logs: list[str], batch: int, by: int) -> None:
-    """An entry that is not there yet, with the content of one that is."""
+    """An entry that is not there yet, with the content of one that is; of a plan the time is a later one."""
     for log in logs:
         path = entry(case, log, batch)
         if path.is_file():
-            write(log_folder(case, log) / str(batch + by), path.read_bytes())
+            write(log_folder(case, log) / str(batch + by), _plan_later(path.read_bytes(), by))
+
+
+def _plan_later(content: bytes, milliseconds: int) -> bytes:
+    """The same plan at another time: Spark never plans two batches at once."""
+    time = re.search(rb'"batchTimestampMs":(\d+)', content)
+    if time is None:
+        return content
+    return content[: time.start(1)] + b"%d" % (int(time[1]) + milliseconds) + content[time.end(1) :]
 
 
 def _query_ids(case: Path) -> Iterator[Parameters]:
