@@ -167,6 +167,12 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
     return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, because="its log", **told)
 
 
+def append(last: int | None, **others: Any) -> SinkEvidence:
+    """A table that says in which mode it is written."""
+    found = delta(last, **others)
+    return replace(found, batches=tuple(replace(each, output_mode="Append") for each in found.batches))
+
+
 def files(last: int | None, **others: Any) -> SinkEvidence:
     """A folder that Spark's file sink writes."""
     numbers = range(0 if last is None else last + 1)
@@ -195,6 +201,13 @@ def broker(*bounds: tuple[int, int], topic: str = "orders", topic_id: str | None
     """What Kafka serves: earliest and latest of each partition."""
     parts = {number: PartitionFacts(*each) for number, each in enumerate(bounds)}
     return KafkaFacts("broker:9092", 1, {topic: TopicFacts(topic_id=topic_id, partitions=parts)})
+
+
+def serve(*bounds: tuple[int, int]) -> KafkaFacts:
+    """The same, of a topic that is known to keep every record until it expires."""
+    found = broker(*bounds)
+    topics = {name: replace(each, config={"cleanup.policy": "delete"}) for name, each in found.topics.items()}
+    return replace(found, topics=topics)
 
 
 def recreated(facts: KafkaFacts, topic: str = "orders") -> KafkaFacts:

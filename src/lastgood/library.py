@@ -12,8 +12,8 @@ Import them from `lastgood` itself:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeAlias, TypedDict, Unpack
 
@@ -25,6 +25,7 @@ from lastgood.observe.positions import StartChoice
 from lastgood.observe.rereading import WindowChoice
 from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import recover as _recover
+from lastgood.planning.goals.repinning import make_conf
 from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
@@ -97,6 +98,14 @@ class Recompute:
     """You say that no window is longer, so that older events need not be read again; None: all are."""
     max_clock_skew_ms: int | None = None
     """With `window_ms`, where no ledger tells: you say that no event is this much later than Kafka has its record."""
+    shuffle_partitions: int | None = None
+    """Over so many partitions the state is spread from then on, whatever the application sets; None: as before."""
+    state_store: str | None = None
+    """`rocksdb` or `hdfs`: by which it is kept from then on, whatever the application sets; None: as before."""
+    changelog: bool | None = None
+    """Whether RocksDB is to write changelogs: no log pins that, and the plan says how the application is started."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Other confs of Spark that the log pins, and that may change with the state."""
 
 
 class Evidence(TypedDict, total=False):
@@ -186,6 +195,7 @@ def plan(
         fail_on_data_loss,
         prove,
         windows=_make_window_choice(goal),
+        conf=_make_conf(goal),
     )
     return _plan.make_plan(resolve_target(target, Config(config)), wanted)
 
@@ -301,6 +311,7 @@ def recover(
         spark,
         fail_on_data_loss,
         windows=_make_window_choice(goal),
+        conf=_make_conf(goal),
     )
     return _recover.recover(
         resolve_target(target, Config(config)),
@@ -324,6 +335,12 @@ def _make_window_choice(goal: Goal | None) -> WindowChoice:
     if isinstance(goal, Recompute):
         return WindowChoice(goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms)
     return WindowChoice()
+
+
+def _make_conf(goal: Goal | None) -> Mapping[str, str]:
+    if not isinstance(goal, Recompute):
+        return {}
+    return make_conf(goal.shuffle_partitions, goal.state_store, changelog=goal.changelog, others=goal.conf.items())
 
 
 def _make_evidence_options(evidence: Evidence) -> EvidenceOptions:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import typed
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from conformance.sparks import Sparks
-from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB, STATE, Windows, make_events, write_file
+from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB, STATE, SWITCH, Windows, make_events, write_file
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
@@ -169,6 +170,90 @@ def test_every_version_of_spark(sparks: Sparks, tmp_path: Path, version: str, fo
     old = len(query.rows())
     recompute(query)
     finish(query, old)
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the state was kept, and how it is to be kept from then on."""
+
+    before: Mapping[str, str]
+    """As the application sets it, before and after: what the log pins counts."""
+    said: Mapping[str, Any]
+    """Of `lastgood.Recompute`."""
+    partitions: int = 2
+    """Then."""
+    provider: str = "HDFSBacked"
+    """Then."""
+    started_with: Mapping[str, str] = field(default_factory=dict)
+    """What the application sets then beside that: no log pins it."""
+
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+CHANGES = {
+    "hdfs to rocksdb": Change(HDFS, {"state_store": "rocksdb"}, provider="RocksDB"),
+    "rocksdb to hdfs": Change(ROCKSDB, {"state_store": "hdfs"}),
+    "changelog to hdfs": Change(CHANGELOG, {"state_store": "hdfs"}),
+    "hdfs to changelog": Change(
+        HDFS, {"state_store": "rocksdb", "changelog": True}, provider="RocksDB", started_with={SWITCH: "true"}
+    ),
+    "changelog on": Change(ROCKSDB, {"changelog": True}, provider="RocksDB", started_with={SWITCH: "true"}),
+    "changelog off": Change(CHANGELOG, {"changelog": False}, provider="RocksDB", started_with={SWITCH: "false"}),
+    "2 to 5": Change(HDFS, {"shuffle_partitions": 5}, 5),
+    "5 to 2": Change({**HDFS, PARTITIONS: "5"}, {"shuffle_partitions": 2}),
+    "2 to 1": Change(HDFS, {"shuffle_partitions": 1}, 1),
+    "rocksdb, 2 to 5": Change(ROCKSDB, {"shuffle_partitions": 5}, 5, "RocksDB"),
+    "changelog, 5 to 2": Change({**CHANGELOG, PARTITIONS: "5"}, {"shuffle_partitions": 2}, 2, "RocksDB"),
+    "both": Change(HDFS, {"shuffle_partitions": 5, "state_store": "rocksdb"}, 5, "RocksDB"),
+    "both back": Change({**ROCKSDB, PARTITIONS: "5"}, {"shuffle_partitions": 2, "state_store": "hdfs"}),
+    "v2, 2 to 5": Change(CHECKPOINT_V2, {"shuffle_partitions": 5}, 5, "RocksDB"),
+    "v2, 5 to 2": Change({**CHECKPOINT_V2, PARTITIONS: "5"}, {"shuffle_partitions": 2}, 2, "RocksDB"),
+    "codec": Change(HDFS, {"conf": {f"{STATE}.compression.codec": "zstd"}}),
+    "format of rows": Change(HDFS, {"conf": {"spark.sql.streaming.aggregation.stateFormatVersion": "1"}}),
+}
+
+
+def require_kept_as_said(query: Windows, change: Change) -> None:
+    """See that each plan since pins it, and that Spark has written the state so, whatever the application sets."""
+    plans = sorted((each for each in (query.checkpoint / "offsets").iterdir() if each.name.isdecimal()), key=by_number)
+    conf = json.loads(plans[-1].read_text().splitlines()[1])["conf"]
+    assert (conf[PARTITIONS], change.provider in conf[f"{STATE}.providerClass"]) == (str(change.partitions), True)
+    assert change.said.get("conf", {}).items() <= conf.items()
+    newest = f"{int(plans[-1].name) + 1}"
+    kinds = "*.delta" if change.provider == "HDFSBacked" else "*.[zc][ih]*"
+    written = [each for each in (query.checkpoint / "state/0").glob(f"*/{kinds}") if each.name[0] != "."]
+    found = {each.parent.name for each in written if each.name.replace("_", ".").split(".")[0] == newest}
+    assert found == {str(number) for number in range(change.partitions)}
+
+
+def by_number(file: Path) -> int:
+    return int(file.name)
+
+
+def change(query: Windows, wanted: Change) -> None:
+    """Say it, and start new code; it dies of its own once, and the same is said again."""
+    old = len(query.rows())
+    recompute(query, **wanted.said)
+    query.conf = {**query.conf, **wanted.started_with}
+    finish(query, old)
+    require_kept_as_said(query, wanted)
+    found = typed.call("diagnose", query.checkpoint, "--sink", query.table)
+    assert found.returncode == 0, found.stdout
+    assert typed.call("verify", query.checkpoint).returncode == 0
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", CHANGES)
+def test_state_is_kept_otherwise_from_then_on(sparks: Sparks, tmp_path: Path, name: str) -> None:
+    change(begun(sparks, tmp_path, "parquet", CHANGES[name].before), CHANGES[name])
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("version", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_state_is_kept_otherwise_by_every_version(sparks: Sparks, tmp_path: Path, version: str, name: str) -> None:
+    if version == "3.5.9" and name.startswith("v2"):
+        pytest.skip("Spark 3.5 has no state checkpoint format v2")
+    change(begun(sparks, tmp_path, "parquet", CHANGES[name].before, version=version, broken=True), CHANGES[name])
 
 
 @pytest.mark.proof

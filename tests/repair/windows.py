@@ -19,7 +19,8 @@ STATE = "spark.sql.streaming.stateStore"
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 HDFS = {f"{STATE}.providerClass": f"{_PROVIDERS}.HDFSBackedStateStoreProvider"}
 ROCKSDB = {f"{STATE}.providerClass": f"{_PROVIDERS}.RocksDBStateStoreProvider"}
-CHANGELOG = {**ROCKSDB, f"{STATE}.rocksdb.changelogCheckpointing.enabled": "true"}
+SWITCH = f"{STATE}.rocksdb.changelogCheckpointing.enabled"
+CHANGELOG = {**ROCKSDB, SWITCH: "true"}
 CHECKPOINT_V2 = {**CHANGELOG, f"{STATE}.checkpointFormatVersion": "2"}
 _WRITTEN = 1_795_000_000
 """When the first file was, in seconds since 1970."""

@@ -15,7 +15,9 @@ from lastgood.checkpoint.lines import Json, read_json
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER, OffsetEntry
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
 
-_PARTITIONS_MAX = 10_000
+PARTITIONS_MAX = 10_000
+"""More are not reckoned with: each is a folder, and a task in every batch."""
+"""More are not reckoned with: each is a folder, with files for every batch."""
 _HDFS_BACKED = "HDFSBackedStateStoreProvider"
 _GLOBAL_LIMIT = "globalLimit"
 _AGGREGATIONS = frozenset({"stateStoreSave", "StatefulStreamlineAggregate"})
@@ -240,7 +242,7 @@ def _spread_over(told: int | None, seen: Mapping[int, int], pins: Pins) -> int |
 
 def _limit(count: int, seen: Mapping[int, int]) -> int:
     """A damaged number must not cost memory."""
-    return min(count, max(len(seen), _PARTITIONS_MAX))
+    return min(count, max(len(seen), PARTITIONS_MAX))
 
 
 def derive_stores(metadata: OperatorMetadata | Damage | None, seen: Collection[str]) -> frozenset[str]:

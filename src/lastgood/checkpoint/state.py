@@ -304,8 +304,9 @@ class StateOperator:
 
     @property
     def is_hdfs_backed(self) -> bool:
-        """Whether any of its stores is kept by the HDFS-backed provider."""
-        return any(store.format is StateFormat.HDFS_BACKED for store in self.stores)
+        """Whether its newest version is kept by the HDFS-backed provider; older ones may be of another time."""
+        newest = max(self.stores, key=lambda store: store.versions.newest or 0, default=None)
+        return newest is not None and newest.format is StateFormat.HDFS_BACKED
 
     def spread(self, ids: int | None = None) -> Spread:
         """Which distribution it asks for; see `find_spread`."""
@@ -365,6 +366,14 @@ class State:
     def partitions(self, operator: StateOperator) -> Partitions:
         """The partitions that Spark will load of one of the operators."""
         return operator.partitions(self.pins, count_partitions_named(operator.operator, self.commits))
+
+    def list_loaded(self, operator: StateOperator) -> list[StateStore]:
+        """The stores of one of the operators that Spark will load.
+
+        Where the state was spread over more partitions once, those beyond keep what they had, and nobody loads them.
+        """
+        partitions = self.partitions(operator)
+        return [each for each in operator.stores if not partitions.is_known or each.partition < partitions.count]
 
     @property
     def last_loadable_batch(self) -> int | None:

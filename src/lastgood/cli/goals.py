@@ -161,6 +161,28 @@ _OPTIONS = (
         help="With --window, where no ledger tells: no event is this much later than Kafka has its record.",
     ),
     click.option(
+        "--shuffle-partitions",
+        type=click.INT,
+        metavar="N",
+        help="recompute: spread the state over so many partitions from then on.",
+    ),
+    click.option(
+        "--state-store",
+        metavar="rocksdb|hdfs",
+        help="recompute: keep the state by this provider from then on.",
+    ),
+    click.option(
+        "--changelog",
+        type=click.Choice(["on", "off"]),
+        help="recompute: with RocksDB, how the application is to be started from then on; the plan says with what.",
+    ),
+    click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="recompute: another conf that the log pins and that may change with the state. Repeatable.",
+    ),
+    click.option(
         "--accept",
         type=Waivers(),
         multiple=True,
@@ -200,9 +222,14 @@ def add_goal_options(command: _F) -> _F:
         appends_windows: bool,
         window_ms: int | None,
         clock_skew_ms: int | None,
+        shuffle_partitions: int | None,
+        state_store: str | None,
+        changelog: str | None,
+        conf: tuple[str, ...],
         **others: Any,
     ) -> Any:
         from lastgood.observe.rereading import WindowChoice
+        from lastgood.planning.goals.repinning import make_conf, parse_conf_words
         from lastgood.recovery.plans import PlanOptions
         from lastgood.settings.config import Config
         from lastgood.settings.target import resolve_target
@@ -221,6 +248,12 @@ def add_goal_options(command: _F) -> _F:
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
             windows=WindowChoice(appends_windows, window_ms, clock_skew_ms),
+            conf=make_conf(
+                shuffle_partitions,
+                state_store,
+                changelog=None if changelog is None else changelog == "on",
+                others=parse_conf_words(conf),
+            ),
             takes_any_number=takes_any_number or (via is not None and policy().takes_any_number),
         )
         return command(*arguments, target=resolve_target(text, config), wanted=wanted, **others)

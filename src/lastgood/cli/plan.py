@@ -75,6 +75,11 @@ def plan(
     count is read again: a ledger tells after which batch that begins, else --max-clock-skew says how well the times of
     the topic fit those of the events.
 
+    Since the state is made anew, it may be kept otherwise from then on: with --shuffle-partitions, --state-store and
+    --conf the log pins another value, by which Spark goes whatever the application sets. --conf takes
+    spark.sql.streaming.stateStore.compression.codec and spark.sql.streaming.aggregation.stateFormatVersion. Whether
+    RocksDB writes changelogs no log pins: --changelog makes the plan say how the application is to be started.
+
     The price is given in offsets per source and partition: read again, lost, written twice. What is not exactly once
     has to be accepted, but for what is Spark's own restart. With --sink and --kafka more is exact, since more is known.
 
@@ -85,6 +90,7 @@ def plan(
     lastgood plan orders --goal fresh --sink s3a://lake/orders --offset-columns topic,partition,offset
     lastgood plan orders --goal fresh --sink s3a://lake/orders --via app-config --start-file orders.json
     lastgood plan orders --goal recompute --sink s3a://lake/orders --kafka broker:9092 --window 10m
+    lastgood plan orders --goal recompute --shuffle-partitions 64 --state-store rocksdb
     lastgood plan orders --kafka broker:9092 --prove
     lastgood apply back3.json --driver-is-dead
 

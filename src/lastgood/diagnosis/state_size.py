@@ -21,7 +21,7 @@ def measure_partitions(checkpoint: Checkpoint) -> Mapping[int, Mapping[int, int]
     found: dict[int, dict[int, int]] = {}
     for operator in state.operators:
         sizes: dict[int, int] = {}
-        for store in operator.stores:
+        for store in state.list_loaded(operator):
             size = _measure_store(store, committed + 1, Loads(store, find_unique_ids(store, state.commits)))
             if size is None:
                 break

@@ -13,6 +13,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.lines import Json, is_long, read_json
 from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema
 from lastgood.checkpoint.state import State, StateOperator
+from lastgood.query.refills import is_refill
 from lastgood.query.sinks import SinkView
 
 _AGGREGATION = "stateStoreSave"
@@ -38,8 +39,19 @@ def is_state_lost(checkpoint: Checkpoint) -> bool:
     return checkpoint.state is not None and bool(checkpoint.state.obstacles)
 
 
-def is_windowed(state: State | None) -> Told:
-    """Whether a query keeps the state of one windowed aggregation with a watermark, and no other."""
+def is_windowed(checkpoint: Checkpoint) -> Told:
+    """Whether a query keeps the state of one windowed aggregation with a watermark, and no other.
+
+    What Spark has noted down of the state goes where the state is emptied, until a batch has begun to fill it again.
+    """
+    told = _is_windowed_by_state(checkpoint.state)
+    committed, plans = checkpoint.last_committed, checkpoint.offsets.entries
+    if told.is_so is None and committed is not None and is_refill(plans.get(committed), plans.get(committed + 1)):
+        return Told(is_so=True, because=f"offsets/{committed + 1}, whose batch is to fill the emptied state of one")
+    return told
+
+
+def _is_windowed_by_state(state: State | None) -> Told:
     operators = state.operators if state is not None else ()
     if not operators:
         return Told(is_so=None, because="nothing is left of the state")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from lastgood.observe.survey import (
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
+from lastgood.planning.goals.repinning import list_conf_words
 from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.leaving import collect_marks, list_untold_sinks
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
@@ -83,6 +84,8 @@ class PlanOptions:
     """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
     windows: WindowChoice = field(default_factory=WindowChoice)
     """`recompute`: what a person says of the windows of the query."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """`recompute`: how the state is to be kept from then on, as `make_conf` gives it."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
     named: StartFile | None = None
@@ -104,7 +107,7 @@ class PlanOptions:
         if self.via is not None:
             words += ("--via", "app-config", *self.via.words())
         words += self.where.words()
-        words += self.windows.words()
+        words += (*self.windows.words(), *list_conf_words(self.conf))
         if self.takes_any_number:
             words.append("--takes-any-number")
         return tuple(words)
@@ -177,15 +180,14 @@ def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
     if where.is_of_sink and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} does not start where a sink says", expected="--goal fresh")
-    if options.windows.is_said and kind.begins is not Begins.WITHOUT_STATE:
-        raise UsageError(
-            f"{options.goal} keeps the state", subject=options.windows.words()[0], expected="--goal recompute"
-        )
+    of_state = (*options.windows.words(), *list_conf_words(options.conf))
+    if of_state and kind.begins is not Begins.WITHOUT_STATE:
+        raise UsageError(f"{options.goal} keeps the state", subject=of_state[0], expected="--goal recompute")
     if kind.begins in (Begins.BY_ITSELF, Begins.WITHOUT_STATE):
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         if kind.begins is Begins.WITHOUT_STATE:
-            return choose_rereading(options.windows, found)
+            return replace(choose_rereading(options.windows, found), conf=options.conf)
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*choose_offsets(where, found))

@@ -238,7 +238,7 @@ def test_a_checkpoint_that_was_seeded_or_is_young_keeps_few_batches_too(
 
 
 def test_state_older_than_the_oldest_plan_shows_that_there_were_older_ones() -> None:
-    few = checkpoint(range(40, 44), operators=[hdfs([9, 9], version=40, name="globalLimit")])
+    few = checkpoint(range(40, 44), operators=[hdfs([9, 9], version=40, name="dedupeWithinWatermark")])
     assert set(findings(observed(few))) == {"FEW_BATCHES_RETAINED"}
 
 
@@ -330,7 +330,7 @@ def test_deduplication_without_a_watermark_has_an_operator_of_its_own() -> None:
 
 
 def test_large_hdfs_backed_state_belongs_into_rocksdb() -> None:
-    about = observed(checkpoint(operators=[hdfs([30 * MIB, 120 * MIB], name="globalLimit")]))
+    about = observed(checkpoint(operators=[hdfs([30 * MIB, 120 * MIB], name="dedupeWithinWatermark")]))
     found = findings(about)["LARGE_HDFS_BACKED_STATE"]
     assert found.evidence == {
         "operator": 0,
@@ -339,7 +339,7 @@ def test_large_hdfs_backed_state_belongs_into_rocksdb() -> None:
         "partitions": 2,
     }
     assert found.next == f"lastgood inspect {CHK} --state"
-    assert findings(observed(checkpoint(operators=[hdfs([99 * MIB] * 10, name="globalLimit")]))) == {}
+    assert findings(observed(checkpoint(operators=[hdfs([99 * MIB] * 10, name="dedupeWithinWatermark")]))) == {}
     assert findings(observed(checkpoint(operators=[rocksdb([150 * MIB, 130 * MIB])]))) == {}
 
 
@@ -360,7 +360,7 @@ def test_sizes_that_were_not_looked_up_give_no_advice() -> None:
 
 
 def test_many_tiny_partitions_cost_more_than_they_keep() -> None:
-    tiny = checkpoint(range(20), operators=[hdfs([20_000] * 200, version=20, name="globalLimit")])
+    tiny = checkpoint(range(20), operators=[hdfs([20_000] * 200, version=20, name="dedupeWithinWatermark")])
     found = findings(observed(tiny))["TOO_MANY_SHUFFLE_PARTITIONS"]
     assert (found.evidence["partitions"], found.evidence["files_per_batch"], found.evidence["suggested"]) == (
         200,
@@ -368,10 +368,10 @@ def test_many_tiny_partitions_cost_more_than_they_keep() -> None:
         8,
     )
     assert found.next == f"lastgood inspect {CHK} --state"
-    young = checkpoint(range(5), operators=[hdfs([20_000] * 200, name="globalLimit")])
+    young = checkpoint(range(5), operators=[hdfs([20_000] * 200, name="dedupeWithinWatermark")])
     assert findings(observed(young)) == {}
     assert findings(observed(tiny, batches=recorded(5, rows=2_000_000, offsets=None))) == {}
-    few = checkpoint(range(20), operators=[hdfs([20_000] * 40, version=20, name="globalLimit")])
+    few = checkpoint(range(20), operators=[hdfs([20_000] * 40, version=20, name="dedupeWithinWatermark")])
     assert findings(observed(few)) == {}
 
 

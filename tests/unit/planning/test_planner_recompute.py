@@ -10,7 +10,7 @@ import pytest
 from planning import (
     COUNT,
     WINDOW,
-    broker,
+    append,
     changes,
     delta,
     drafted,
@@ -18,6 +18,7 @@ from planning import (
     files,
     known,
     make_state_schema,
+    serve,
     windowed,
     written,
 )
@@ -32,25 +33,12 @@ from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState
-from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 
 
-def keeping(broker_facts: KafkaFacts) -> KafkaFacts:
-    """The same, of topics whose settings are known."""
-    topics = {name: replace(each, config={"cleanup.policy": "delete"}) for name, each in broker_facts.topics.items()}
-    return replace(broker_facts, topics=topics)
-
-
-SERVED = keeping(broker((0, 60), (0, 60)))
-
-
-def append(last: int | None, **others: Any) -> SinkEvidence:
-    """A table that says in which mode it is written."""
-    found = delta(last, **others)
-    return replace(found, batches=tuple(replace(each, output_mode="Append") for each in found.batches))
+SERVED = serve((0, 60), (0, 60))
 
 
 def facts(folder: Path, sizes: dict[str, int], *sinks: SinkEvidence, **others: Any) -> Observation:
@@ -126,7 +114,7 @@ def test_state_that_is_to_be_filled_already_is_emptied_once_more(tmp_path: Path)
 
 
 def test_broker_that_has_lost_what_is_read_again_is_no_source(tmp_path: Path) -> None:
-    gone = keeping(broker((4, 60), (0, 60)))
+    gone = serve((4, 60), (0, 60))
     with pytest.raises(RepairRefusedError, match="would not run"):
         recomputed(tmp_path, windowed(tmp_path, 3), append(2), kafka=gone)
 

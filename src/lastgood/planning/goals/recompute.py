@@ -41,6 +41,15 @@ from lastgood.checkpoint.state import StateFormat, StateOperator, StateStore, ju
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
+from lastgood.planning.goals.repinning import (
+    CHANGELOG,
+    HDFS_BACKED,
+    ROCKSDB,
+    describe_changes,
+    find_unknown,
+    list_grounds,
+    replace_pinned,
+)
 from lastgood.planning.goals.reposition import replace_lines
 from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, require_sinks, require_sources
 from lastgood.planning.goals.values import RecomputeGoal
@@ -64,10 +73,7 @@ from lastgood.sources.kafka.ranges import select_only_in
 OPERATOR: Final = 0
 """Spark counts from here; where there is one stateful operator it is this one."""
 _CODEC_DEFAULT: Final = "lz4"
-_OF_PROVIDER: Final = {
-    "HDFSBackedStateStoreProvider": StateFileKind.SNAPSHOT,
-    "RocksDBStateStoreProvider": StateFileKind.ZIP,
-}
+_OF_PROVIDER: Final = {HDFS_BACKED: StateFileKind.SNAPSHOT, ROCKSDB: StateFileKind.ZIP}
 
 
 def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVersion) -> Draft:
@@ -82,7 +88,7 @@ def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVers
     require_sinks(work.standing)
     grounds = _require_windows(work.standing, goal)
     work = repair_work(work, LOGS)
-    done = _Done.of(work.standing)
+    done = _Done.of(work.standing, goal.conf)
     starts = _Starts.of(work, done, goal)
     work = work.with_repair(_make_repair(work, done, starts, (*grounds, *done.rests_on, *starts.rests_on)))
     outlook = foresee_start(work)
@@ -93,7 +99,7 @@ def _require_windows(standing: Standing, goal: RecomputeGoal) -> tuple[str, ...]
     """On what it rests that the watermark tells which windows are written; one line each."""
     found = []
     for told, wanted in (
-        (is_windowed(standing.checkpoint.state), "one windowed aggregation with a watermark"),
+        (is_windowed(standing.checkpoint), "one windowed aggregation with a watermark"),
         (is_appending(standing.sinks), "a query in output mode append"),
     ):
         if told.is_so is False or not (told.is_so or goal.appends_windows):
@@ -116,7 +122,8 @@ class _Done:
 
     batch: int
     plan: OffsetEntry
-    """It ends where that batch had come; where the state is to be filled again already, it is the plan of that."""
+    """It ends where that batch had come, and pins what is to be pinned from now on; where the state is to be filled
+    again already, it is the plan of that."""
     commit: CommitEntry
     """Of that batch, or of the newest one that has any."""
     partitions: int
@@ -126,10 +133,18 @@ class _Done:
     """A store without a row."""
     has_ids: bool
     """Whether commits name the versions of the state (state checkpoint format v2)."""
+    grounds: tuple[str, ...]
+    """On what it rests that the state is kept as was said; one line each."""
+    changes: str
+    """What of that is new, to be said after why a plan is written."""
 
     @classmethod
-    def of(cls, standing: Standing) -> _Done:
+    def of(cls, standing: Standing, conf: Mapping[str, str]) -> _Done:
         """See how far it has come.
+
+        Args:
+            standing: Where the query stands.
+            conf: How the state is to be kept from now on.
 
         Raises:
             RepairRefusedError: nobody can tell, or the state is kept in a way that is not known.
@@ -143,8 +158,11 @@ class _Done:
             raise refuse(
                 standing, f"batch {batch} is one with which Spark itself changes the state", found="a repartition"
             )
-        partitions = find_pinned_partitions(plan)
-        provider = plan.conf.get(STATE_STORE_PROVIDER, "").rpartition(".")[2]
+        has_ids = _has_ids(standing)
+        _require_own_provider(standing, batch, plan)
+        _require_known(standing, batch, plan, conf)
+        before, plan = plan, replace_pinned(plan, conf)
+        partitions, provider = find_pinned_partitions(plan), plan.conf.get(STATE_STORE_PROVIDER, "")
         codec = plan.conf.get(STATE_STORE_CODEC, _CODEC_DEFAULT)
         kind = _OF_PROVIDER.get(provider)
         if partitions is None or kind is None or (kind is StateFileKind.SNAPSHOT and codec not in EMPTY_SNAPSHOTS):
@@ -152,11 +170,14 @@ class _Done:
                 standing,
                 "how the state is kept is not known",
                 subject=f"{OFFSETS}/{batch}",
-                found=f"{partitions} partitions, provider {provider or 'not told'}, codec {codec}",
-                expected=f"partitions, one of {', '.join(_OF_PROVIDER)}, one of {', '.join(EMPTY_SNAPSHOTS)}",
+                found=f"{partitions or 'unknown'} partitions, provider {provider or 'not told'}, codec {codec}",
+                expected=f"partitions, one of {', '.join(_OF_PROVIDER)}, one of {', '.join(EMPTY_SNAPSHOTS)};"
+                " or --shuffle-partitions and --state-store, which say it anew",
             )
+        _require_fitting(standing, kind, conf, has_ids=has_ids)
         after = EMPTY_SNAPSHOTS[codec] if kind is StateFileKind.SNAPSHOT else make_empty_archive()
-        return cls(batch, plan, commit, partitions, kind, after, has_ids=_has_ids(standing))
+        grounds, changes = tuple(list_grounds(before, conf)), describe_changes(before, conf)
+        return cls(batch, plan, commit, partitions, kind, after, has_ids, grounds, changes)
 
     @property
     def number(self) -> int:
@@ -172,7 +193,8 @@ class _Done:
     def rests_on(self) -> tuple[str, ...]:
         """One line each."""
         written = f"{OFFSETS}/{self.batch}.batchWatermarkMs {self.watermark_ms}: windows that end by then are written"
-        return written, "the assumption that the application's windows are as long as before, and slide as before"
+        windows = "the assumption that the application's windows are as long as before, and slide as before"
+        return written, windows, *self.grounds
 
 
 def _find_done(standing: Standing) -> int:
@@ -226,6 +248,52 @@ def _refuse_apart(standing: Standing, expected: str) -> Exception:
         effect="windows would be written twice, or not at all",
         next=standing.observed.command("diagnose"),
     )
+
+
+def _require_own_provider(standing: Standing, batch: int, plan: OffsetEntry) -> None:
+    """See that the state was not kept by somebody else's provider, whose files nobody knows."""
+    provider = plan.conf.get(STATE_STORE_PROVIDER)
+    if provider is not None and provider not in _OF_PROVIDER:
+        raise refuse(
+            standing,
+            "the state is kept by a provider whose files are not known",
+            subject=f"{OFFSETS}/{batch}",
+            found=f"{STATE_STORE_PROVIDER} {provider[:200]}",
+            expected=f"one of {', '.join(_OF_PROVIDER)}",
+        )
+
+
+def _require_known(standing: Standing, batch: int, plan: OffsetEntry, conf: Mapping[str, str]) -> None:
+    """See that the Spark which has planned the batch pins what is to change."""
+    unknown = find_unknown(plan, conf)
+    if unknown is not None:
+        raise refuse(
+            standing,
+            "the Spark that has planned the last batch does not pin this conf, so that it may not know it",
+            subject=unknown,
+            found=f"it does not stand in {OFFSETS}/{batch}",
+            expected="a conf that stands there",
+        )
+
+
+def _require_fitting(standing: Standing, kind: StateFileKind, conf: Mapping[str, str], *, has_ids: bool) -> None:
+    """See that the state can be kept so."""
+    if kind is not StateFileKind.SNAPSHOT:
+        return
+    if has_ids:
+        raise refuse(
+            standing,
+            "the HDFS-backed state store cannot keep a state whose versions have ids",
+            found="state checkpoint format v2",
+            expected="--state-store rocksdb",
+        )
+    if CHANGELOG in conf:
+        raise refuse(
+            standing,
+            "the HDFS-backed state store has no changelogs to be switched on or off",
+            subject="--changelog",
+            expected="--state-store rocksdb with it",
+        )
 
 
 def _has_ids(standing: Standing) -> bool:
@@ -438,8 +506,16 @@ def _make_repair(work: Work, done: _Done, starts: _Starts, rests_on: tuple[str, 
             for each in standing.checkpoint.offsets.ids
             if each > number
         ),
-        Edit(f"{OFFSETS}/{done.batch}", begins.to_bytes(), f"batch {number} reads again from where the state begins"),
-        Edit(f"{OFFSETS}/{number}", done.plan.to_bytes(), f"it reads up to where batch {done.batch} had come"),
+        Edit(
+            f"{OFFSETS}/{done.batch}",
+            begins.to_bytes(),
+            f"batch {number} reads again from where the state begins{done.changes}",
+        ),
+        Edit(
+            f"{OFFSETS}/{number}",
+            done.plan.to_bytes(),
+            f"it reads up to where batch {done.batch} had come{done.changes}",
+        ),
         Edit(f"{COMMITS}/{done.batch}", commit.to_bytes(), "the watermark stands still until the state is filled"),
     )
     renewal = _renew_state(work, done, names, ids)
@@ -473,15 +549,11 @@ def _renew_state(work: Work, done: _Done, names: list[StateFile], ids: StateUniq
         for path in gone
         if path not in paths
     )
-    kept = {store.partition: store.files for store in _list_stores(work.standing)}
+    kept = {store.partition: _select_older(store.files, done.number) for store in _list_stores(work.standing)}
+    made = {partition: [file] for partition, file in enumerate(names)}
     stores = tuple(
-        StateStore(
-            OPERATOR,
-            partition,
-            STORE_DEFAULT,
-            (*_select_older(kept.get(partition, ()), done.number), file),
-        )
-        for partition, file in enumerate(names)
+        StateStore(OPERATOR, partition, STORE_DEFAULT, (*kept.get(partition, ()), *made.get(partition, ())))
+        for partition in sorted(kept.keys() | made.keys())
     )
     plans = {done.batch: done.plan}
     judged = judge_state(
@@ -516,7 +588,7 @@ def _list_beside(path: str, gone: list[str]) -> tuple[str, ...]:
 
 def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = observed.checkpoint
-    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and is_windowed(checkpoint.state).is_so:
+    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and is_windowed(checkpoint).is_so:
         yield RecomputeGoal(), ()
 
 

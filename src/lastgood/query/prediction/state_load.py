@@ -190,7 +190,7 @@ def load_state(
     doubts = [
         f"state/{operator}: nothing tells how many partitions it is to have" for operator in find_uncounted(checkpoint)
     ]
-    for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
+    for store in [store for store in _list_stores(checkpoint) if store.folder not in stopped]:
         for name, wrong in _find_changed(store, find_unique_ids(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
                 because = f"it cannot be read: {wrong.damage}"
@@ -232,7 +232,7 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
 
 def _find_obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
     """One for each store of which files are not there, or end too early."""
-    stores = [store for operator in state.operators for store in operator.stores]
+    stores = [store for operator in state.operators for store in state.list_loaded(operator)]
     by_folder = {store.folder: store for store in stores}
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
         kind = _find_format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
@@ -272,9 +272,10 @@ def _find_changed(
 
 
 def _list_stores(checkpoint: Checkpoint) -> list[StateStore]:
-    if not checkpoint.state:
+    state = checkpoint.state
+    if state is None:
         return []
-    return [store for operator in checkpoint.state.operators for store in operator.stores]
+    return [store for operator in state.operators for store in state.list_loaded(operator)]
 
 
 def _quote_unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
