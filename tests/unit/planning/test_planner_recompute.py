@@ -23,6 +23,7 @@ from planning import (
 )
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.empty_state import EMPTY_SNAPSHOTS
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
@@ -30,6 +31,7 @@ from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.values import RecomputeGoal, ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
+from lastgood.query.prediction.unsound import Unsound
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -281,6 +283,13 @@ def test_it_is_offered_where_state_stands_in_the_way(tmp_path: Path) -> None:
         drafted(facts(tmp_path, sizes, append(2)), ResumeGoal())
     ways = {each.goal: each.guarantee for each in caught.value.alternatives}
     assert ways["recompute"] is EXACT
+
+
+def test_old_files_of_the_state_that_are_damaged_are_loaded_no_more(tmp_path: Path) -> None:
+    damage = Unsound(Damage(DamageKind.CHECKSUM_MISMATCH, "2.delta"), is_snapshot=False, by_spark=False)
+    sizes = windowed(tmp_path, 3)
+    found = recomputed(tmp_path, sizes, append(2), unsound={"state/0/0/2.delta": damage})
+    assert found.guarantee is EXACT
 
 
 def test_name_of_a_function_is_not_taken_for_the_query(tmp_path: Path) -> None:
