@@ -18,6 +18,7 @@ from lastgood.query.prediction.state_load import is_about_format, is_about_singl
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.stale_snapshots import find_stale_snapshots
+from lastgood.query.windows import make_recompute_command
 
 _SHOWN = 20
 
@@ -280,7 +281,7 @@ def _check_obstacles(observed: Observation, state: State, batch: int, restart: R
         "Every failed start leaves its plan behind."
     )
     lost = _find_lost_partitions(state, obstacles)
-    command = observed.command("inspect", "--state")
+    command = make_recompute_command(observed) or observed.command("inspect", "--state")
     for folder in lost:
         yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
     rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]

@@ -13,6 +13,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.lines import Json, is_long, read_json
 from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema
 from lastgood.checkpoint.state import State, StateOperator
+from lastgood.query.observation import Observation
 from lastgood.query.sinks import SinkView
 
 _AGGREGATION = "stateStoreSave"
@@ -52,6 +53,11 @@ def is_windowed(state: State | None) -> Told:
     if any(store.name != STORE_DEFAULT for store in operator.stores):
         return Told(is_so=False, because=f"state/{operator.operator} has several stores")
     return _is_windowed_by_schema(operator, operator.schema)
+
+
+def make_recompute_command(observed: Observation) -> str | None:
+    """The command that plans to make the state anew; None where nothing tells that this can be done."""
+    return observed.command("plan", "--goal", "recompute") if is_windowed(observed.checkpoint.state).is_so else None
 
 
 def _is_windowed_by_schema(operator: StateOperator, schema: StateSchema | None) -> Told:
