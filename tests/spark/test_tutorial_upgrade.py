@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typed
 from deltalake import DeltaTable
 
 from lastgood.lab.examples import locate_flights
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, make_small_conf, submit, submit_command, submit_env
 from lastgood.process.java import Java
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.proof]
@@ -46,58 +47,90 @@ def list_commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
+@dataclass(frozen=True)
+class Upgrade:
+    """The application of the page on a topic of its own."""
+
+    folder: Path
+    topic: str
+    broker: KafkaBroker
+    java: Java
+    jars: tuple[Path, ...]
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table"
+
+    @property
+    def source(self) -> list[str]:
+        return ["--bootstrap-servers", self.broker.bootstrap, "--topic", self.topic]
+
+    @property
+    def arguments(self) -> list[str]:
+        words = ["--table", str(self.table), "--checkpoint", str(self.folder / "checkpoint")]
+        return [*self.source, *words, "--available-now", "--watermark", "1 day"]
+
+    def send(self, first: int) -> None:
+        words = [*self.source, "--rate", "0", "--start", str(first), "--limit", str(FLIGHTS)]
+        subprocess.run([sys.executable, locate_flights() / "produce.py", *words], check=True, capture_output=True)
+
+    def start(self, script: Path) -> bool:
+        spark = find_default_spark()
+        with (self.folder / "driver.log").open("wb") as output:
+            child = submit(script, self.arguments, environment=spark, java=self.java, jars=self.jars, output=output)
+        ending = child.wait(DEADLINE_SECONDS)
+        assert ending is not None
+        return ending.is_success
+
+    def type_command(self, line: str) -> str:
+        line = line.replace("/tmp/delays", str(self.folder)).replace("localhost:9092", self.broker.bootstrap)
+        words = [str(Path(sys.executable).with_name("lastgood")), *shlex.split(line)[1:]]
+        env = submit_env(find_default_spark(), self.java, os.environ)
+        done = subprocess.run(
+            words, env=env, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+        )
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return done.stdout
+
+    def type_run(self, line: str, script: Path) -> str:
+        """The same of `run`, whose command has more words here."""
+        spark = find_default_spark()
+        command = submit_command(script, self.arguments, environment=spark, conf=make_small_conf(self.jars))
+        return self.type_command(f"{line.partition(' -- ')[0]} -- {shlex.join(command)}")
+
+
+@pytest.mark.parametrize("way", ["by-hand", "by-run"])
 def test_every_window_is_there_once_and_open_ones_come_from_the_new_code(
+    way: str,
     broker: KafkaBroker,
     java: Java,
     spark_jars: tuple[Path, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    topic = "upgraded"
-    broker.create_topic(topic, partitions=3)
-    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    upgrade = Upgrade(tmp_path, f"upgraded-{way}", broker, java, spark_jars)
+    broker.create_topic(upgrade.topic, partitions=3)
+    status, diagnose, plan, apply, verify, run = list_commands()
+    upgrade.send(1)
+    assert upgrade.start(locate_flights() / APPLICATION)
+    old = len(_windows(upgrade.table))
+    assert "healthy" in upgrade.type_command(status)
 
-    def send(first: int, count: int) -> None:
-        words = ["--bootstrap-servers", broker.bootstrap, "--topic", topic, "--rate", "0"]
-        words += ["--start", str(first), "--limit", str(count)]
-        subprocess.run([sys.executable, locate_flights() / "produce.py", *words], check=True, capture_output=True)
-
-    def start(script: Path) -> bool:
-        arguments = ["--bootstrap-servers", broker.bootstrap, "--topic", topic, "--table", str(table)]
-        arguments += ["--checkpoint", str(checkpoint), "--available-now", "--watermark", "1 day"]
-        with (tmp_path / "driver.log").open("wb") as output:
-            child = submit(
-                script, arguments, environment=find_default_spark(), java=java, jars=spark_jars, output=output
-            )
-        ending = child.wait(DEADLINE_SECONDS)
-        assert ending is not None
-        return ending.is_success
-
-    def type_command(line: str) -> str:
-        line = line.replace("/tmp/delays", str(tmp_path)).replace("localhost:9092", broker.bootstrap)
-        done = typed.call(*shlex.split(line)[1:])
-        assert done.returncode in (0, 1), done.stdout + done.stderr
-        return done.stdout
-
-    status, diagnose, plan, apply, verify = list_commands()
-    send(1, FLIGHTS)
-    assert start(locate_flights() / APPLICATION)
-    old = len(_windows(table))
-    assert "healthy" in type_command(status)
-
-    send(FLIGHTS + 1, FLIGHTS)
+    upgrade.send(FLIGHTS + 1)
     changed = tmp_path / "new.py"
     changed.write_text(change((locate_flights() / APPLICATION).read_text()))
-    assert not start(changed)
-    assert re.search(r"next +lastgood plan \S+ --goal recompute", type_command(diagnose))
-    assert "exactly once" in type_command(plan)
-    type_command(apply)
-    assert start(changed)
-    assert "has filled an emptied state" in type_command(verify)
+    if way == "by-hand":
+        assert not upgrade.start(changed)
+        assert re.search(r"next +lastgood plan \S+ --goal recompute", upgrade.type_command(diagnose))
+        assert "exactly once" in upgrade.type_command(plan)
+        upgrade.type_command(apply)
+        assert upgrade.start(changed)
+    else:
+        assert "recompute: exactly once" in upgrade.type_run(run, changed)
+    assert "has filled an emptied state" in upgrade.type_command(verify)
 
-    windows = _windows(table)
+    windows = _windows(upgrade.table)
     assert len({(row["origin"], row["window_start"]) for row in windows}) == len(windows) > old > 0
     assert sum(row["dep_delay_min"] is None for row in windows) == old
     sent = _count_by_window(2 * FLIGHTS)
