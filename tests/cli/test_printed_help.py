@@ -107,7 +107,17 @@ def test_the_policy_that_the_readme_calls_the_default_is_the_default(tmp_path: P
     (tmp_path / "lastgood.toml").write_text(block)
     assert Config(tmp_path / "lastgood.toml").pipelines()["orders"].policy == Policy()
     fields = {name.removesuffix("_seconds") for name in asdict(Policy())}
-    unsaid = {"stall_after", "backoff", "backoff_max", "grace", *UNSET, "outage_start", "takes_any_number", "show_data"}
+    unsaid = {
+        "stall_after",
+        "backoff",
+        "backoff_max",
+        "grace",
+        *UNSET,
+        "outage_start",
+        "on_code_change",
+        "takes_any_number",
+        "show_data",
+    }
     assert fields - set(told) == unsaid - {"start_file", "start_form", "start_key"}
 
 

@@ -108,6 +108,14 @@ def test_application_that_fails_at_once_is_given_up_with_its_error(tmp_path: Pat
     assert f"next      less +G {log_of(tmp_path)}" in failed.stderr
 
 
+def test_code_that_keeps_other_state_is_sent_to_where_a_way_out_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+    text = "org.apache.spark.SparkException: [STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema"
+    script(tmp_path, f"import sys; sys.exit({text!r})")
+    failed = run(env, quick(tmp_path, attempts=0))
+    assert failed.returncode == 71
+    assert f"next      lastgood diagnose {tmp_path}/checkpoint --log {log_of(tmp_path)}" in failed.stderr
+
+
 def test_application_that_is_killed_is_told_so(tmp_path: Path, env: dict[str, str]) -> None:
     script(tmp_path, "import os; os.kill(os.getpid(), 9)")
     failed = run(env, quick(tmp_path))

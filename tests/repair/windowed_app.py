@@ -34,7 +34,8 @@ def windows(frame, code):
 
 def application(spark, told):
     frame = events(spark, told).where(told.get("where", "true")).withWatermark("t", DELAY)
-    writer = windows(frame, told["code"]).writeStream.option("checkpointLocation", told["checkpoint"])
+    result = frame if told["code"] == "rows" else windows(frame, told["code"])
+    writer = result.writeStream.option("checkpointLocation", told["checkpoint"])
     writer = writer.outputMode("append").trigger(availableNow=True)
     if told["sink"] == "foreachBatch":
         return writer.foreachBatch(lambda batch, batch_id: append_once(batch, batch_id, told["table"])).start()

@@ -16,7 +16,6 @@ from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
 
 PARTITIONS_MAX = 10_000
-"""More are not reckoned with: each is a folder, and a task in every batch."""
 """More are not reckoned with: each is a folder, with files for every batch."""
 _HDFS_BACKED = "HDFSBackedStateStoreProvider"
 _GLOBAL_LIMIT = "globalLimit"

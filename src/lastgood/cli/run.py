@@ -77,6 +77,12 @@ class _WithCommand(OnceCommand):
     is_flag=True,
     help="You have looked: start the queries as they stand, however often they failed or long they were down.",
 )
+@click.option(
+    "--on-code-change",
+    type=click.Choice(["recompute", "person"]),
+    help="Code that keeps other state than the checkpoint holds: recompute makes the state anew, for windows that are"
+    " as long as before. As on_code_change of the policy.",
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @click.option(
     "--show-data",
@@ -100,6 +106,7 @@ def run(
     restart_only: bool,
     first_start: bool,
     go_on: bool,
+    on_code_change: str | None,
     show_output: bool,
     show_data: bool,
     output_format: str,
@@ -133,6 +140,8 @@ def run(
     tell_passwords(() if sink is None else (sink,))
     if show_data:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))
+    if on_code_change is not None:
+        pipeline = replace(pipeline, policy=replace(pipeline.policy, on_code_change=on_code_change))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)

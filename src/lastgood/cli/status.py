@@ -120,7 +120,9 @@ def _print_one(found: Status, out: Console) -> None:
     out.print(f"  planned      {_format_batch(facts['last_planned'])}{when}")
     out.print(f"  committed    {_format_batch(facts['last_committed'])}")
     if facts["stateful"]:
-        out.print(f"  state        can be loaded as of batch {facts['last_loadable_state']}")
+        newest = facts["last_loadable_state"]
+        told = "cannot be loaded" if newest is None else f"can be loaded as of batch {newest}"
+        out.print(f"  state        {told}")
     if found.orphan is not None:
         what = "running now, or a restart runs it again as planned"
         if facts["restart"] != "reruns":

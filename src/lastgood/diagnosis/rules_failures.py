@@ -9,7 +9,9 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.errors import format_command_line
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
+from lastgood.failures.of_checkpoint import STATE_SCHEMA
 from lastgood.query.observation import Observation
+from lastgood.query.windows import make_recompute_command
 
 
 def _make_condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
@@ -135,11 +137,14 @@ def find_failures(failures: Sequence[Failure], query_id: str | None, observed: O
 
 
 def _choose_command(failure: Failure, observed: Observation) -> str:
-    """What to type: the other findings say what is wrong now, but for a batch that is too large for its means."""
+    """What to type where another goal than the first one mends it; else the other findings say what is wrong now."""
     orphan = observed.checkpoint.orphan
     is_orphan = orphan is not None and failure.batch_id in (None, orphan)
     if failure.cls is FailureClass.RESOURCES and is_orphan:
         return observed.command("plan", "--goal", "replan")
+    recompute = make_recompute_command(observed)
+    if recompute is not None and (failure.rule == STATE_SCHEMA or failure.cls is FailureClass.STATE_DAMAGED):
+        return recompute
     return format_command_line("explain", _BY_CLASS[failure.cls].name)
 
 

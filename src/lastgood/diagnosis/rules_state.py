@@ -18,6 +18,7 @@ from lastgood.query.prediction.state_load import is_about_format, is_about_singl
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.stale_snapshots import find_stale_snapshots
+from lastgood.query.windows import make_recompute_command
 
 _SHOWN = 20
 
@@ -49,7 +50,8 @@ STATE_FOLDER_MISSING = Condition(
     """\
 The query keeps state, and its folder `state` is empty or not there. Spark 4.2 and later say so at the first batch
 (`STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY`); older ones fail in their tasks. Either way the batch is planned
-first, and left behind as an orphan.""",
+first, and left behind as an orphan. Where only a watermark tells of state, which a query without state may have as
+well, this is no error.""",
 )
 STATE_FILE_DAMAGED = Condition(
     "STATE_FILE_DAMAGED",
@@ -176,6 +178,7 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
     checkpoint = observed.checkpoint
     state = checkpoint.state
     if not observed.is_stateful:
+        yield from _check_doubt(observed)
         return
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None:
@@ -187,7 +190,8 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
         return
     if state is None or not state.operators:
         effect = "No batch can run: what the query remembered is lost."
-        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, observed.command("status"))
+        command = observed.command("plan", "--goal", "recompute")
+        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, command)
         return
     batch = find_version_loaded(checkpoint, observed.sinks) or 0
     stop = restart.stop
@@ -206,6 +210,14 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
     yield from _check_partitions(observed, planned)
     yield from _check_unsound(observed, batch, restart)
     yield from _check_ahead(observed, state, max(planned, committed or 0) + 1)
+
+
+def _check_doubt(observed: Observation) -> Iterator[Finding]:
+    because = observed.state_in_doubt
+    if because is not None:
+        effect = "If the query keeps state, it is lost, and no batch can run. If it keeps none, nothing is the matter."
+        command = observed.command("plan", "--goal", "recompute")
+        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"because": because}, command, Severity.INFO)
 
 
 def _check_partitions(observed: Observation, planned: int) -> Iterator[Finding]:
@@ -269,7 +281,7 @@ def _check_obstacles(observed: Observation, state: State, batch: int, restart: R
         "Every failed start leaves its plan behind."
     )
     lost = _find_lost_partitions(state, obstacles)
-    command = observed.command("inspect", "--state")
+    command = make_recompute_command(observed) or observed.command("inspect", "--state")
     for folder in lost:
         yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
     rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]

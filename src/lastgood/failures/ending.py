@@ -11,6 +11,7 @@ from typing import TypeAlias
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
+from lastgood.failures.of_checkpoint import STATE_SCHEMA
 from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.redaction import redact_told
 
@@ -39,6 +40,8 @@ class Cause:
     """Spark's name for it."""
     passes_by_itself: bool = False
     """Whether something else was away, and the same start can work once it is back."""
+    is_of_other_state: bool = False
+    """Whether the code keeps other state than the checkpoint holds."""
     checkpoint: str | None = None
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
@@ -75,7 +78,14 @@ def find_cause(
     if told is None:
         return Cause(line=line)
     because = told.because if told.rule is not None else None
-    return Cause(told.cls, because, line, told.condition, passes_by_itself=told.rule in _AWAY)
+    return Cause(
+        told.cls,
+        because,
+        line,
+        told.condition,
+        passes_by_itself=told.rule in _AWAY,
+        is_of_other_state=told.rule == STATE_SCHEMA,
+    )
 
 
 def _is_of_python(failure: RecordedFailure) -> bool:

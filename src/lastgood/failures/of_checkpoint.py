@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, compile_any_of
 
+STATE_SCHEMA = "state_schema"
+"""The rule by which new code and an old state do not go together."""
 _STATE = "error-conditions.json; StateStore, RocksDB of 3.5"
 _DELTA = "DeltaErrors.scala, delta-error-classes.json"
 _LOGS = "HDFSMetadataLog.scala, OffsetSeqLog.scala, CommitLog.scala"
@@ -282,7 +284,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
     ),
     # --- Code and settings. ---
     Rule(
-        "state_schema",
+        STATE_SCHEMA,
         FailureClass.CODE_INCOMPATIBLE,
         "the code keeps other state than the checkpoint holds",
         f"{_STATE}; seen on 3.5 to 4.3",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, decide_after_failure
+from lastgood.settings.policy import RECOMPUTE, Count, GiveUp, Policy, StartAgain, decide_after_failure
 
 
 class Rung(enum.Enum):
@@ -20,6 +20,8 @@ class Rung(enum.Enum):
 
     RESUME = "resume"
     """The last good batch: a plain restart wherever that is right."""
+    RECOMPUTE = "recompute"
+    """With a state that is made anew, where the code keeps another one than the checkpoint holds."""
     REPLAN = "replan"
     """Without the batch that is planned and not committed, so that today's limits apply."""
     STABLE = "reposition"
@@ -118,9 +120,12 @@ def choose_rungs(policy: Policy, standing: CommandStanding) -> tuple[Rung, ...]:
     """What may be tried now, in this order; a plan that changes nothing leaves it to the next.
 
     Other offsets of the same data do not help where user code fails on the data, and nothing in a checkpoint helps
-    where the code does not go with it.
+    where the code does not go with it, but a state that is made anew if the policy says so.
     """
-    is_of_the_data = standing.cause is not None and standing.cause.cls is FailureClass.POISON_DATA
+    cause = standing.cause
+    if cause is not None and cause.is_of_other_state and policy.on_code_change == RECOMPUTE:
+        return (Rung.RESUME, Rung.RECOMPUTE)
+    is_of_the_data = cause is not None and cause.cls is FailureClass.POISON_DATA
     if not is_stuck(policy, standing) or is_of_the_data:
         return (Rung.RESUME,)
     return (Rung.RESUME, Rung.REPLAN, Rung.STABLE)

@@ -205,6 +205,15 @@ class Observation:
         """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
         return self.checkpoint.is_stateful or self.advice.is_stateful or _has_run_without_data(self.checkpoint)
 
+    @property
+    def state_in_doubt(self) -> str | None:
+        """Why the query may have kept state of which nothing is left; None where it is known whether it keeps any."""
+        newest = self.checkpoint.newest_offsets
+        is_told = self.is_stateful or bool(self.advice.batches)  # a recorded batch tells its operators
+        if is_told or newest is None or newest.batch_watermark_ms <= 0:
+            return None
+        return f"its newest plan has the watermark {newest.batch_watermark_ms}, and there is no folder state"
+
     def make_report_command(self, recovery: str) -> str:
         """The command that shows what a recovery did."""
         return self.command("report", recovery)

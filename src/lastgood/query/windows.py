@@ -13,6 +13,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.lines import Json, is_long, read_json
 from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema
 from lastgood.checkpoint.state import State, StateOperator
+from lastgood.query.observation import Observation
 from lastgood.query.refills import is_refill
 from lastgood.query.sinks import SinkView
 
@@ -39,14 +40,17 @@ def is_state_lost(checkpoint: Checkpoint) -> bool:
     return checkpoint.state is not None and bool(checkpoint.state.obstacles)
 
 
-def is_windowed(checkpoint: Checkpoint) -> Told:
+def is_windowed(observed: Observation) -> Told:
     """Whether a query keeps the state of one windowed aggregation with a watermark, and no other.
 
     What Spark has noted down of the state goes where the state is emptied, until a batch has begun to fill it again.
     """
+    checkpoint = observed.checkpoint
     told = _is_windowed_by_state(checkpoint.state)
     committed, plans = checkpoint.last_committed, checkpoint.offsets.entries
-    if told.is_so is None and committed is not None and is_refill(plans.get(committed), plans.get(committed + 1)):
+    if told.is_so is not None or committed is None or committed not in observed.rewritten:
+        return told
+    if is_refill(plans.get(committed), plans.get(committed + 1)):
         return Told(is_so=True, because=f"offsets/{committed + 1}, whose batch is to fill the emptied state of one")
     return told
 
@@ -64,6 +68,11 @@ def _is_windowed_by_state(state: State | None) -> Told:
     if any(store.name != STORE_DEFAULT for store in operator.stores):
         return Told(is_so=False, because=f"state/{operator.operator} has several stores")
     return _is_windowed_by_schema(operator, operator.schema)
+
+
+def make_recompute_command(observed: Observation) -> str | None:
+    """The command that plans to make the state anew; None where nothing tells that this can be done."""
+    return observed.command("plan", "--goal", "recompute") if is_windowed(observed).is_so else None
 
 
 def _is_windowed_by_schema(operator: StateOperator, schema: StateSchema | None) -> Told:

@@ -12,6 +12,8 @@ from lastgood.recovery.decision import Decision, Verdict
 from lastgood.sources.kafka.start_files import StartFile
 
 FRESH = "fresh"
+ASKED_FOR = (FRESH, Rung.RECOMPUTE.value)
+"""Goals that the policy names: why one of them cannot be gone is what a person has to hear."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from lastgood.query.lost import KnownElsewhere, find_known_elsewhere
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
 from lastgood.recovery.attempts import Attempts
-from lastgood.recovery.climb import FRESH, Climbed, choose_goal, climb, decide_if_possible
+from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, climb, decide_if_possible
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.driver_death import DriverNotProvenDeadError, list_words_needed
 from lastgood.recovery.engine import PlanStaleError
@@ -180,7 +180,7 @@ class _Work:
                     return None
                 return self._towards(goal, where)
 
-            return decide_if_possible(towards, is_asked_for=goal == FRESH)
+            return decide_if_possible(towards, is_asked_for=goal in ASKED_FOR)
 
         return climb(choose_rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 

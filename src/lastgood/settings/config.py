@@ -16,7 +16,7 @@ from lastgood.errors import ConfigError, UsageError, format_command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.redaction import add_redaction
 from lastgood.settings.ownership import require_own
-from lastgood.settings.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
+from lastgood.settings.policy import ACCEPTABLE, CODE_CHANGES, OUTAGE_STARTS, Policy
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
@@ -384,6 +384,9 @@ def _parse_policy(table: _Table, queries: int) -> Policy:
         raise inner.wrong("outage_start", repr(outage_start), f"one of {', '.join(OUTAGE_STARTS)}")
     if outage_start is not None and after_outage is None:
         raise inner.wrong("outage_start", "outage_start without after_outage", 'after_outage = "1h" beside it')
+    on_code_change = inner.string("on_code_change")
+    if on_code_change is not None and on_code_change not in CODE_CHANGES:
+        raise inner.wrong("on_code_change", repr(on_code_change), f"one of {', '.join(CODE_CHANGES)}")
     policy = replace(
         policy,
         **{key: value for key, value in numbers.items() if value is not None},
@@ -391,6 +394,7 @@ def _parse_policy(table: _Table, queries: int) -> Policy:
         stall_after_seconds=inner.duration("stall_after", None),
         after_outage_seconds=after_outage,
         outage_start=outage_start or policy.outage_start,
+        on_code_change=on_code_change or policy.on_code_change,
         backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),

@@ -9,6 +9,8 @@ from lastgood.sources.kafka.start_files import StartFile
 ACCEPTABLE = ("duplicates", "loss")
 STABLE_LAG, AT_SINK, PERSON = "stable_lag", "at_sink", "person"
 OUTAGE_STARTS = (STABLE_LAG, AT_SINK, PERSON)
+RECOMPUTE = "recompute"
+CODE_CHANGES = (RECOMPUTE, PERSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Policy:
     """How long after its newest commit a query may be started as it stands; None: however long."""
     outage_start: str = PERSON
     """Of `OUTAGE_STARTS`: where it starts after a longer time, or that a person says it."""
+    on_code_change: str = PERSON
+    """Of `CODE_CHANGES`: what is done about code that keeps other state than the checkpoint holds."""
     stall_after_seconds: float | None = None
     """How long a running command may commit nothing while there is something to do; None: for ever."""
     backoff_seconds: float = 1.0

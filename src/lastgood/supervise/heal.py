@@ -21,7 +21,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
 from lastgood.recovery.attempts import Attempts, find_newest_read
-from lastgood.recovery.climb import FRESH, Climbed, choose_goal, climb, decide_if_possible
+from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, climb, decide_if_possible
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.going_back import has_passed
@@ -337,7 +337,7 @@ class Healer:
                 return None
             return self._recover(checkpoint, query, goal, where)
 
-        return decide_if_possible(towards, is_asked_for=goal == FRESH)
+        return decide_if_possible(towards, is_asked_for=goal in ASKED_FOR)
 
     def _recover(
         self, checkpoint: str, query: _Query, goal: str, where: StartChoice, *, observe: bool = False

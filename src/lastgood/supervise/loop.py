@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
-from lastgood.errors import LastgoodError, StorageError
+from lastgood.errors import LastgoodError, StorageError, format_command_line
 from lastgood.failures.ending import Cause, find_cause
 from lastgood.ladder.rungs import CommandStanding, Standings
 from lastgood.observe.progress import NOTHING, LogProgress
@@ -460,13 +460,16 @@ class Supervisor:
             of = f" of {cause.checkpoint}"
         else:
             of = ""
+        look = f"less +G {self._log}"
+        if cause.is_of_other_state and cause.checkpoint is not None:  # there is a way for some
+            look = format_command_line("diagnose", cause.checkpoint, "--log", str(self._log))
         return AttemptsExhaustedError(
             f"the command failed {decision.attempts + 1} times in a row without a new committed batch{of}",
             subject=Path(self._launch.command[0]).name,  # in full, and redacted, where it was started
             found=str(ending),
             expected="exit code 0, or a new committed batch between two failures",
             effect="it is not started again; what failed at the same batch counts until a person says --go-on",
-            next=f"less +G {self._log}",
+            next=look,
         )
 
     def _log_trouble(self, error: OSError) -> None:

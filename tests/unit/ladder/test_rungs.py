@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lastgood.failures.ending import Cause
@@ -34,6 +36,15 @@ def test_few_failures_that_take_long_are_enough() -> None:
 )
 def test_what_is_not_of_the_batch_never_causes_surgery(cls: FailureClass) -> None:
     assert not is_stuck(POLICY, standing(100, 10_000, cls))
+
+
+def test_state_is_made_anew_for_other_code_at_once_where_the_policy_says_so() -> None:
+    cause = Cause(FailureClass.CODE_INCOMPATIBLE, is_of_other_state=True)
+    other = CommandStanding(failures=1, cause=cause)
+    assert choose_rungs(POLICY, other) == PLAIN
+    asked = replace(POLICY, on_code_change="recompute")
+    assert choose_rungs(asked, other) == (Rung.RESUME, Rung.RECOMPUTE)
+    assert choose_rungs(asked, standing(3)) == ALL
 
 
 def test_age_alone_never_causes_surgery_while_a_service_is_away() -> None:

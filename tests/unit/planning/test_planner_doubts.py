@@ -146,3 +146,23 @@ def test_facts_that_do_not_name_the_topic_are_no_facts_where_loss_is_no_error(tm
     found = drafted(known(tmp_path, delta(2), kafka=others, fail_on_data_loss=False), ResumeGoal())
     assert found.guarantee is Guarantee.LOSSY
     assert any("no Kafka told" in line for line in found.rests_on)
+
+
+def without_its_state(folder: Path) -> Path:
+    """The whole folder is gone; a watermark is all that tells of it."""
+    query(folder, 3)
+    change("offsets/2", lambda text: text.replace('"batchWatermarkMs":0', '"batchWatermarkMs":60000'))(folder)
+    return folder
+
+
+AT_THE_END = RepositionGoal({"0": {"orders": {0: 15, 1: 15}}}, "it stands")
+
+
+@pytest.mark.parametrize(
+    ("goal", "word"), [(ResumeGoal(), Guarantee.AT_LEAST_ONCE), (AT_THE_END, Guarantee.LOSSY)], ids=["resume", "other"]
+)
+def test_query_with_a_watermark_may_have_lost_its_state(tmp_path: Path, goal: Goal, word: Guarantee) -> None:
+    facts = known(without_its_state(tmp_path), files(2), kafka=broker((0, 40), (0, 40)))
+    found = drafted(facts, goal)
+    assert found.guarantee is word
+    assert any("state" in each for each in found.rests_on)

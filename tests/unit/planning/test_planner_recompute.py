@@ -24,13 +24,15 @@ from planning import (
 )
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.empty_state import EMPTY_SNAPSHOTS
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.planning.draft import Draft, RepairRefusedError
-from lastgood.planning.goals.values import RecomputeGoal, ReplanGoal, ResumeGoal
+from lastgood.planning.goals.values import RecomputeGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
+from lastgood.query.prediction.unsound import Unsound
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
@@ -269,6 +271,19 @@ def test_it_is_offered_where_state_stands_in_the_way(tmp_path: Path) -> None:
         drafted(facts(tmp_path, sizes, append(2)), ResumeGoal())
     ways = {each.goal: each.guarantee for each in caught.value.alternatives}
     assert ways["recompute"] is EXACT
+
+
+def test_it_is_named_where_other_offsets_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(RepairRefusedError) as caught:
+        drafted(facts(tmp_path, windowed(tmp_path, 3), append(2)), RepositionGoal({"0": {"orders": {0: 5, 1: 5}}}, "x"))
+    assert caught.value.next == "lastgood plan /chk --goal recompute"
+
+
+def test_old_files_of_the_state_that_are_damaged_are_loaded_no_more(tmp_path: Path) -> None:
+    damage = Unsound(Damage(DamageKind.CHECKSUM_MISMATCH, "2.delta"), is_snapshot=False, by_spark=False)
+    sizes = windowed(tmp_path, 3)
+    found = recomputed(tmp_path, sizes, append(2), unsound={"state/0/0/2.delta": damage})
+    assert found.guarantee is EXACT
 
 
 def test_name_of_a_function_is_not_taken_for_the_query(tmp_path: Path) -> None:

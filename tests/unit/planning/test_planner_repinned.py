@@ -32,9 +32,10 @@ def sizes_of(folder: Path) -> dict[str, int]:
     return {str(each.relative_to(folder)): each.stat().st_size for each in found}
 
 
-def repinned(folder: Path, **said: object) -> Draft:
+def repinned(folder: Path, rewritten: Mapping[int, str] | None = None, **said: object) -> Draft:
     """What is planned for a query as it lies there."""
-    seen = known(folder, append(2), state_files=sizes_of(folder), kafka=serve((0, 60), (0, 60)))
+    files = sizes_of(folder)
+    seen = known(folder, append(2), state_files=files, kafka=serve((0, 60), (0, 60)), rewritten=rewritten or {})
     goal = RecomputeGoal(conf=make_conf(**said))  # type: ignore[arg-type]
     return drafted(seen, goal)
 
@@ -140,7 +141,7 @@ def test_second_time_goes_on_from_what_the_first_has_pinned(
     carry_out(tmp_path, repinned(tmp_path, shuffle_partitions=5))
     if has_failed:
         (tmp_path / "state/0/4/4.delta").write_bytes(b"half")
-    second = repinned(tmp_path, **then)
+    second = repinned(tmp_path, {2: "the first"}, **then)
     count = int(str(then.get("shuffle_partitions", 5)))
     assert len(second.renewed) == count
     carry_out(tmp_path, second)

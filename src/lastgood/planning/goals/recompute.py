@@ -99,7 +99,7 @@ def _require_windows(standing: Standing, goal: RecomputeGoal) -> tuple[str, ...]
     """On what it rests that the watermark tells which windows are written; one line each."""
     found = []
     for told, wanted in (
-        (is_windowed(standing.checkpoint), "one windowed aggregation with a watermark"),
+        (is_windowed(standing.observed), "one windowed aggregation with a watermark"),
         (is_appending(standing.sinks), "a query in output mode append"),
     ):
         if told.is_so is False or not (told.is_so or goal.appends_windows):
@@ -588,7 +588,7 @@ def _list_beside(path: str, gone: list[str]) -> tuple[str, ...]:
 
 def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = observed.checkpoint
-    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and is_windowed(checkpoint).is_so:
+    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and is_windowed(observed).is_so:
         yield RecomputeGoal(), ()
 
 

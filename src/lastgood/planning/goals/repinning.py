@@ -4,7 +4,7 @@ Spark writes some confs into every plan of a batch, and goes by those of the new
 application sets. They tell how many partitions the state has and how its files are read, so that nobody may change
 them under a state that is there. Under one without a row those may change that tell how it is kept; never those that
 tell what is counted, such as `spark.sql.streaming.multipleWatermarkPolicy`. Proven with real Spark in
-`tests/repair/test_recompute_repinned.py`.
+`tests/repair/test_recompute.py`.
 """
 
 from __future__ import annotations

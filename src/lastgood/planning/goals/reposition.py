@@ -32,6 +32,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import find_origins
 from lastgood.query.sinks import NONE
+from lastgood.query.windows import make_recompute_command
 
 
 def draft_reposition(observed: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
@@ -62,7 +63,7 @@ def refuse_stateful(standing: Standing) -> Exception:
         "the query keeps state, which holds what was read up to where it stands",
         expected="a query without state",
         effect="started elsewhere it would count some rows twice, or drop open windows",
-        next=standing.observed.command("plan", "--goal", "resume"),
+        next=make_recompute_command(standing.observed) or standing.observed.command("plan", "--goal", "resume"),
     )
 
 

@@ -69,6 +69,11 @@ class Repair:
     renewal: Renewal | None = None
     """Whether the state is made anew, and how: then it fits whatever the logs say."""
 
+    @property
+    def fits_state(self) -> bool:
+        """Whether the state still goes with the logs afterwards, if the query keeps any."""
+        return self.keeps_state or self.drops or self.renewal is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -124,7 +129,7 @@ class Work:
             RepairRefusedError: the query keeps state, which the repair would not fit.
         """
         before = observed or self.standing.observed
-        if before.is_stateful and not (repair.keeps_state or repair.drops or repair.renewal):
+        if before.is_stateful and not repair.fits_state:
             raise refuse(
                 self.standing,
                 "the query keeps state, which would not fit logs that are changed by hand",
@@ -132,6 +137,8 @@ class Work:
                 expected="a plan that is dropped, or files that the mirror holds",
                 next=self.standing.observed.command("backup list"),
             )
+        if before.state_in_doubt is not None and not repair.fits_state:
+            repair = replace(repair, word=Guarantee.LOSSY)
         sinks = tuple(take_back_evidence(sink, repair.sinks) for sink in before.sinks)
         edits = add_checksum_edits(repair.edits, self.facts.checksums)
         changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
@@ -139,12 +146,15 @@ class Work:
         made = (edit for edit in changed if edit.after is None or edit.after != self.mirror.get(edit.path))
         rewritten = {number: THIS for edit in made if (number := parse_batch(edit.path, OFFSETS)) is not None}
         checkpoint = apply_edits(before.checkpoint, edits)
+        unsound = before.unsound
         if repair.renewal is not None:
             checkpoint = replace(checkpoint, state=repair.renewal.state)
+            unsound = {}  # the next batch loads nothing of what was there
         after = replace(
             before,
             checkpoint=checkpoint,
             sinks=sinks,
+            unsound=unsound,
             rewritten={**before.rewritten, **rewritten},
         )
         if self.standing.query_id is None:
@@ -178,6 +188,10 @@ class Work:
         grounds = (line for repair in self.repairs for line in repair.rests_on)
         lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
         lines = (*lines, *self.began.list_unmarked(), *(each.ground for each in sources))
+        doubt = self.standing.observed.state_in_doubt
+        if doubt is not None:
+            words = (*words, Guarantee.AT_LEAST_ONCE)
+            lines = (*lines, f"the assumption that the query keeps no state, though {doubt}")
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
         # No word is better than the price that is named beside it.

@@ -375,6 +375,8 @@ class _Start:
             self._unknowns += load_state(self._checkpoint, version, committed, self._spark, self._observed.unsound)
         elif self._observed.is_stateful:
             stop_without_folder(self._spark)
+        elif self._observed.state_in_doubt is not None:
+            self._unknowns.append(f"whether the query keeps state: {self._observed.state_in_doubt}; if so, it fails")
 
     def _has_state(self) -> bool:
         return self._checkpoint.state is not None and bool(self._checkpoint.state.operators)

@@ -380,6 +380,17 @@ def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path
     assert found.findings[0].condition.name == "STATE_FOLDER_MISSING"
 
 
+def test_watermark_alone_leaves_open_whether_there_was_state(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, FileInput())
+    builder.run(3)
+    change("offsets/2", lambda text: text.replace('"batchWatermarkMs":0', '"batchWatermarkMs":60000'))(tmp_path)
+    found = report(tmp_path, SPARK_4_2)
+    assert found.restart.outcome is Outcome.RESUMES
+    assert any("whether the query keeps state" in each for each in found.restart.unknowns)
+    (doubt,) = (each for each in found.findings if each.condition.name == "STATE_FOLDER_MISSING")
+    assert doubt.severity is Severity.INFO
+
+
 @pytest.mark.parametrize(
     ("removed", "told"),
     [("commits/[45]", "Batch 4 is treated as done"), ("commits/[345]", "Batches 3 to 4 are treated")],
