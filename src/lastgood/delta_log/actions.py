@@ -100,6 +100,8 @@ class TableCommit:
     """Set if this version changed it."""
     added: frozenset[str] = frozenset()
     """Data files that it added, as the log names them."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How long these are, in bytes, as far as the log says."""
     removed: frozenset[str] = frozenset()
     changes_data: bool = False
     """False for a version that only rewrote files, such as OPTIMIZE, or none."""
@@ -180,7 +182,7 @@ def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
     A file without an action is damaged, and so is one with an action that says something we cannot be sure of: left
     out, it would look as if the version had not done it.
     """
-    commit: dict[str, Any] = {"transactions": {}, "added": set(), "removed": set()}
+    commit: dict[str, Any] = {"transactions": {}, "added": set(), "sizes": {}, "removed": set()}
     has_action = False
     for number, line in enumerate(split_byte_lines(raw), start=1):
         if not line.strip():
@@ -335,6 +337,9 @@ def _read_file(kind: str, commit: dict[str, Any], body: Mapping[str, Any]) -> bo
     if not isinstance(path, str):
         return False
     commit[kind].add(path)
+    size = body.get("size")
+    if kind == "added" and is_long(size):
+        commit["sizes"][path] = size
     if body.get("dataChange"):
         commit["changes_data"] = True
     return True

@@ -42,7 +42,7 @@ def find_sinks(observed: Observation, restart: Restart) -> Iterator[Finding]:
         yield from _check_twice(reading)
         yield from _check_log_gap(reading)
         yield from _check_in_the_way(reading)
-        yield from _check_files_gone(reading)
+        yield from _check_data_files(reading)
         yield from _check_others(reading)
         yield from _check_remarks(reading)
     yield from _check_apart(observed, readings)
@@ -137,6 +137,8 @@ def _check_orphan(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, evidence, reading.status())
     elif reading.shown == orphan:
         effect = f"The next start runs batch {orphan} again, the sink drops it, and each of its rows is there once."
+        if sink.has_broken_file(orphan):
+            effect = f"The next start runs batch {orphan} again, and the sink drops it: what is broken of it stays so."
         yield reading.finding(conditions.SINK_HOLDS_ORPHAN, effect, evidence)
 
 
@@ -312,13 +314,17 @@ def _check_in_the_way(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(NAME_TAKEN, effect, evidence, reading.status())
 
 
-def _check_files_gone(reading: SinkReading) -> Iterator[Finding]:
-    """Files that count and are not there."""
-    gone = reading.sink.files_gone
+def _check_data_files(reading: SinkReading) -> Iterator[Finding]:
+    """Files that count and are not there, or not whole."""
+    gone, damaged = reading.sink.files_gone, reading.sink.files_damaged
     if gone:
-        effect = f"Spark cannot read the folder: {len(gone)} of its files are gone, and their rows with them."
+        effect = f"Spark cannot read it: {len(gone)} of its files are gone, and their rows with them."
         evidence = {"files": list(gone[:_SHOWN_MAX]), "count": len(gone)}
         yield reading.finding(conditions.SINK_FILES_GONE, effect, evidence, reading.status())
+    if damaged:
+        effect = f"Rows are missing or cannot be read: {len(damaged)} of its files are not as long as its log says."
+        evidence = {"files": list(damaged[:_SHOWN_MAX]), "count": len(damaged)}
+        yield reading.finding(conditions.SINK_FILES_DAMAGED, effect, evidence, reading.status())
 
 
 # Who else is in the sink, and what else is to be known.

@@ -141,13 +141,29 @@ where the log is gone though batches are done.""",
 SINK_FILES_GONE = Condition(
     "SINK_FILES_GONE",
     Severity.ERROR,
-    "files that the log of a file sink names are gone",
+    "data files that the log of a sink names are gone",
     """\
-Spark reads such a folder by its log, and stops at a file that is named there and does not exist
-(`FAILED_READ_FILE.FILE_NOT_EXIST`). The query itself does not notice: it goes on writing. Somebody, a clean-up script
-or a lifecycle rule has removed the file; readers that list the folder themselves just miss its rows.
+Spark reads a file sink and a Delta table by their logs, and stops at a file that is named there and does not exist
+(`FAILED_READ_FILE.FILE_NOT_EXIST`). The query itself does not notice: it goes on writing, and takes the batch for
+written. Somebody, a clean-up script or a lifecycle rule has removed the file, or a machine has lost it that died;
+readers that list the folder themselves just miss its rows.
 
-Put the files back from a copy. If there is none, their rows have to be read from the source again.""",
+Looked for are the newest files: 10,000 in 20 folders of a file sink, 100 of a Delta table.
+
+Put the files back from a copy. If there is none, their rows have to be read from the source again. Those of the batch
+that runs again are, by `lastgood plan --goal replan`: it has the sink give that batch back. Of a batch that is done,
+`lastgood verify --data` names what is missing.""",
+)
+SINK_FILES_DAMAGED = Condition(
+    "SINK_FILES_DAMAGED",
+    Severity.ERROR,
+    "data files of a sink are not as long as its log says",
+    """\
+A machine that loses its power may leave a file empty or cut short beside a log that is whole, and so may a copy that
+broke off. Spark looks at no file when a query starts, and takes the batch for written. Readers fail at a Parquet file;
+of text, CSV and JSON they miss the rows without an error.
+
+Looked at are the newest files, as for SINK_FILES_GONE, and what to do is the same.""",
 )
 SINK_GONE = Condition(
     "SINK_GONE",
@@ -261,6 +277,7 @@ CONDITIONS = (
     SINK_WOULD_REPEAT,
     SINK_LOG_GAP,
     SINK_FILES_GONE,
+    SINK_FILES_DAMAGED,
     SINK_GONE,
     QUERY_ID_CHANGED,
     SINK_SHOWS_NONE,

@@ -262,6 +262,8 @@ def take_back_evidence(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvi
     edit = next((each for each in edits if each.location == sink.location), None)
     if edit is None:
         return sink
+    if sink.broken_from is not None and edit.batch < sink.broken_from:
+        sink = replace(sink, files_gone=(), files_damaged=(), broken_from=None)
     return replace(
         sink,
         last_batch=edit.batch,

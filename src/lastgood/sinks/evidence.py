@@ -74,7 +74,7 @@ class SinkEvidence(JsonValue):
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
         "others_beside write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names "
-        "files_gone unmarked notes is_silent"
+        "files_gone files_damaged broken_from unmarked notes is_silent"
     )
     """The fields by their names."""
 
@@ -136,7 +136,11 @@ class SinkEvidence(JsonValue):
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()
-    """File sink: files that its log names and that are not there, by their path below the folder."""
+    """Data files that its log names and that are not there, by their path below the folder."""
+    files_damaged: tuple[str, ...] = ()
+    """Data files that are not as long as its log says, by their path below the folder."""
+    broken_from: int | None = None
+    """The oldest batch of which one of these is; None where there is none, or that is not told."""
     unmarked: tuple[UnmarkedRows, ...] = ()
     """Delta: rows that came since the newest batch that it shows and that no mark stands for, oldest first; of many the
     newest."""
@@ -156,6 +160,11 @@ class SinkEvidence(JsonValue):
         live = {batch.batch_id for batch in self.batches if batch.is_live is not False}
         gone = {batch.batch_id for batch in self.batches} - live
         return tuple(sorted(batch_id for batch_id in gone if batch_id < (self.last_batch or 0)))
+
+    def has_broken_file(self, batch_id: int) -> bool:
+        """Whether a data file that is gone or damaged is, or may be, of this batch or of one since."""
+        is_any = bool(self.files_gone or self.files_damaged)
+        return is_any and (self.broken_from is None or self.broken_from <= batch_id)
 
     def would_skip(self, batch_id: int) -> bool | None:
         """Whether the sink would drop this batch without a word; None if that is not known."""

@@ -470,6 +470,13 @@ def test_guess_promises_nothing_about_the_batch_that_runs_again(tmp_path: Path) 
     assert "not proven to be of this query" in position.reasons[-1]
 
 
+def test_file_of_the_batch_that_runs_again_is_broken(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    found = {each.condition.name: each for each in find(tmp_path, delta(3, files_damaged=("part-3",), broken_from=3))}
+    assert found["SINK_FILES_DAMAGED"].severity is ERROR
+    assert found["SINK_HOLDS_ORPHAN"].effect.endswith("the sink drops it: what is broken of it stays so.")
+
+
 def test_files_of_a_file_sink_that_are_gone_are_an_error(tmp_path: Path) -> None:
     query(tmp_path, 3)
     (found,) = find(tmp_path, files(2, files_gone=("part-1", "part-2")))

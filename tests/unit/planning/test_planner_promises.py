@@ -79,8 +79,9 @@ def test_batches_that_a_sink_lacks_are_not_read_again_from_a_compacted_topic(tmp
         (delta(4, batches=tuple(batch(n) for n in (0, 1, 3, 4))), LOSSY, "SINK_BATCHES_MISSING"),
         (delta(4, batches=(*(batch(n) for n in range(5)), batch(2, version=7))), TWICE, "SINK_BATCH_TWICE"),
         (files(4, files_gone=("part-3.parquet",)), LOSSY, "SINK_FILES_GONE"),
+        (files(4, files_damaged=("part-3.parquet",)), LOSSY, "SINK_FILES_DAMAGED"),
     ],
-    ids=["a batch is missing", "a batch is there twice", "a file is gone"],
+    ids=["a batch is missing", "a batch is there twice", "a file is gone", "a file is cut short"],
 )
 def test_what_is_lost_or_doubled_already_is_named(
     tmp_path: Path, sink: SinkEvidence, word: Guarantee, condition: str

@@ -7,6 +7,8 @@ marker high, so both are told apart here.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log.actions import (
@@ -17,8 +19,11 @@ from lastgood.delta_log.actions import (
     Transaction,
     parse_interval_ms,
 )
+from lastgood.delta_log.listing import DELTA_LOG
+from lastgood.delta_log.own_files import may_lead_elsewhere
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
-from lastgood.errors import StorageError
+from lastgood.errors import StorageError, explain_error
+from lastgood.sinks.data_files import DataFile, add_broken_files
 from lastgood.sinks.delta.history import History, trace_history
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.sinks.delta.taking_back import find_reach_back
@@ -31,7 +36,7 @@ from lastgood.sinks.evidence import (
     make_silent_evidence,
     make_unknown_evidence,
 )
-from lastgood.storage.parallel import Deadline
+from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
@@ -51,6 +56,9 @@ WRITABLE_FEATURES = frozenset(
 
 _UNMARKED_MAX = 20
 """So many versions without a mark are told one by one."""
+
+_FILES_MAX = 100
+"""Of so many of the newest files is looked up whether they are there, and whole: one round of requests."""
 
 _UNTRIED = ("abfss", "gs")
 """Where Spark's Delta commits in ways of its own that were never tried beside ours."""
@@ -112,9 +120,37 @@ class DeltaSink:
             return replace(found, skips_up_to=mark if mark >= 0 else None, unclear=_explain_empty(log))
         log = self._further_back(log, self._app_id or query_id, deadline)
         found = judge_table_log(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
-        if self._app_id is not None:
-            return found
-        return _judge_by_only_application(log, found, query_id, now_ms=now_ms)
+        if self._app_id is None:
+            found = _judge_by_only_application(log, found, query_id, now_ms=now_ms)
+        return self._with_broken_files(log, found, deadline)
+
+    def _with_broken_files(self, log: TableLog, found: SinkEvidence, deadline: Deadline) -> SinkEvidence:
+        """The same, knowing which of the newest files that hold rows of the query are gone or cut short.
+
+        Where none is there and nothing else is either, somebody has the log alone: of the files that tells nothing.
+        """
+        files = _list_newest_files(log, found.app_id)
+        answers = ask_all(
+            [partial(self._storage.stat, self._table / file.path) for file in files],
+            parallel=self._storage.parallel,
+            deadline=deadline,
+            subject=self.location,
+        )
+        sizes: dict[str, int | None] = {}
+        for file, answer in zip(files, answers, strict=True):
+            if answer.error is not None:
+                because = f"whether its files are there is not known: {explain_error(answer.error)}"
+                return replace(found, notes=(*found.notes, because))
+            if answer.value is not None and not answer.value.is_folder:
+                sizes[file.path] = answer.value.size
+        if files and not sizes and self._has_log_alone(deadline):
+            because = "there is a log, and no data file: whether they are gone, or it is a copy of the log, is not told"
+            return replace(found, notes=(*found.notes, because))
+        return add_broken_files(found, files, sizes)
+
+    def _has_log_alone(self, deadline: Deadline) -> bool:
+        names = ask_one(lambda: self._storage.names(self._table), deadline=deadline, subject=self.location)
+        return all(name == f"{DELTA_LOG}/" for name in names or ())
 
     def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
         """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""
@@ -243,6 +279,25 @@ def write_obstacles(log: TableLog) -> tuple[str, ...]:
         obstacles.append(f"writer version {version}")
     features = {*log.protocol.reader_features, *log.protocol.writer_features}
     return (*obstacles, *(f"table feature {name}" for name in sorted(features - WRITABLE_FEATURES)))
+
+
+def _list_newest_files(log: TableLog, app_id: str | None) -> list[DataFile]:
+    """The newest files that count and hold rows of an application: its own, and those into which they were moved."""
+    found: list[DataFile] = []
+    removed: set[str] = set()
+    for commit in reversed(log.commits):
+        own = commit.by_app.get(app_id or "")
+        if own is not None or not commit.changes_data:
+            live = sorted(commit.added - removed)
+            told = [path for path in live if not may_lead_elsewhere(path)]
+            batch_id = None
+            if own is not None:
+                batch_id = own.version
+            found += [DataFile(unquote(path), commit.sizes.get(path), batch_id) for path in told]
+        if len(found) >= _FILES_MAX:
+            break
+        removed |= commit.removed
+    return found[:_FILES_MAX]
 
 
 def _explain_empty(damage: Damage) -> str | None:

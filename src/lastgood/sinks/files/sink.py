@@ -6,7 +6,7 @@ It knows no query: whichever writes there next goes on with the same numbers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import unquote
@@ -24,10 +24,11 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError, explain_error
+from lastgood.sinks.data_files import DataFile, add_broken_files, join_below
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
-from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
+from lastgood.storage.reading import Entry, Location, LocationInvalidError, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 ENTRIES_DEFAULT = 200
@@ -37,7 +38,7 @@ _ENTRY_BYTES_MAX = 256 * 1024 * 1024
 _LISTED_MAX = 10_000
 _FOLDERS_MAX = 20
 _MISSING_MAX = 100
-"""Whether the files of the log are there is looked up in no more, and in no more folders."""
+"""Of so many of the newest files, and in so many folders, is looked up whether they are there, and whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class FileSink:
             return make_silent_evidence(self.kind, self.location, DedupeKey.DIRECTORY, error)
         found = judge_sink_log(log, self.location)
         if log is not None:
-            return self._with_files_gone(log, self._with_time(log, found))
+            return self._with_broken_files(log, self._with_time(log, found))
         if is_empty:
             return found
         because = f"there are files, but no {SINK_LOG}: it may have been deleted"
@@ -233,52 +234,53 @@ class FileSink:
             return found
         return replace(found, marked_at_ms=answer.modified_ms)
 
-    def _with_files_gone(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
-        """The same, knowing which files count and are gone, as far as they lie in the folder itself.
+    def _with_broken_files(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
+        """The same, knowing which files count and are gone or cut short, as far as they lie in the folder itself.
 
         The log names them by whole URIs: those of a folder that was moved are not looked for.
         """
-        listed = _list_below(self._folder, log.listed_files or ())
-        if not 0 < sum(map(len, listed.values())) <= _LISTED_MAX or len(listed) > _FOLDERS_MAX:
-            return found
-        folders = []
-        for below in listed:
-            if below:
-                folders.append(self._folder / below)
-            else:
-                folders.append(self._folder)
+        files = _list_below(self._folder, log)
+        folders = {file.folder: self._folder for file in files}
+        for below in filter(None, folders):
+            folders[below] = self._folder / below
         answers = ask_all(
-            [partial(_list_folder, self._storage, folder) for folder in folders],
+            [partial(_list_files, self._storage, folder) for folder in folders.values()],
             parallel=self._storage.parallel,
             deadline=Deadline.after(self._timeout_seconds),
             subject=self.location,
         )
-        gone: list[str] = []
-        for (below, names), answer in zip(listed.items(), answers, strict=True):
+        sizes: dict[str, int | None] = {}
+        for below, answer in zip(folders, answers, strict=True):
             if answer.error is not None:
                 because = f"whether its files are there is not known: {explain_error(answer.error)}"
                 return replace(found, notes=(*found.notes, because))
-            missing = names.difference(answer.value or ())
-            if below:
-                prefix = f"{below}/"
-            else:
-                prefix = ""
-            gone += [f"{prefix}{name}" for name in missing]
-        return replace(found, files_gone=tuple(sorted(gone)))
+            for entry in answer.value or ():
+                sizes[join_below(below, entry.name)] = entry.size
+        return add_broken_files(found, files, sizes)
 
 
-def _list_below(folder: Location, files: Iterable[SinkFile]) -> dict[str, set[str]]:
-    """The files that lie below a folder: their names, by what of the path is between."""
-    found: dict[str, set[str]] = {}
+def _list_below(folder: Location, log: FileSinkLog) -> list[DataFile]:
+    """The files that count and lie below a folder, the newest first; no more than are looked for."""
+    batch_of: dict[str, int] = {}
+    for batch_id in sorted(log.entries, reverse=True):
+        batch_of |= {file.path: batch_id for file in log.files_of(batch_id) or ()}
     root = f"{folder.identity}/"
-    for file in files:
+    found: list[DataFile] = []
+    folders: set[str] = set()
+    for file in reversed(log.listed_files or ()):
         try:
             place = parse_location(unquote(file.path)).identity
         except LocationInvalidError:
             continue  # in a storage that we do not know, so elsewhere
-        if place.startswith(root):
-            below, _, name = place.removeprefix(root).rpartition("/")
-            found.setdefault(below, set()).add(name)
+        if not place.startswith(root):
+            continue
+        each = DataFile(place.removeprefix(root), file.size, batch_of.get(file.path))
+        if each.folder not in folders and len(folders) == _FOLDERS_MAX:
+            continue
+        folders.add(each.folder)
+        found.append(each)
+        if len(found) == _LISTED_MAX:
+            break
     return found
 
 
@@ -349,3 +351,10 @@ def _list_folder(storage: Storage, folder: Location) -> list[str] | None:
     if names is None:
         return None
     return list(names)
+
+
+def _list_files(storage: Storage, folder: Location) -> list[Entry] | None:
+    entries = storage.scan(folder)
+    if entries is None:
+        return None
+    return [entry for entry in entries if not entry.is_folder]

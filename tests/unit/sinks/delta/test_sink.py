@@ -554,3 +554,43 @@ def test_rows_without_a_mark_say_nothing_where_no_batch_is_shown(tmp_path: Path)
     folder = tmp_path / "table"
     write_deltalake(folder, ROWS, mode="append")
     assert evidence(folder).unmarked == ()
+
+
+def data_file(folder: Path, version: int) -> Path:
+    lines = (folder / "_delta_log" / name_commit(version)).read_text().splitlines()
+    (path,) = [action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
+    return folder / path
+
+
+def test_newest_files_that_are_gone_or_cut_short_are_named(table: Path) -> None:
+    assert evidence(table).broken_from is None
+    gone, cut = data_file(table, 3), data_file(table, 2)
+    gone.unlink()
+    cut.write_bytes(cut.read_bytes()[:100])
+    found = evidence(table)
+    assert (found.files_gone, found.files_damaged, found.broken_from) == ((gone.name,), (cut.name,), 2)
+
+
+def test_files_that_no_longer_count_are_not_looked_for(table: Path) -> None:
+    before = data_file(table, 3)
+    DeltaTable(table).optimize.compact()
+    before.unlink()
+    assert evidence(table).files_gone == ()
+    moved = data_file(table, 4)
+    moved.unlink()
+    found = evidence(table)
+    assert (found.files_gone, found.broken_from) == ((moved.name,), None)
+
+
+def test_files_of_others_are_not_looked_for(table: Path) -> None:
+    write_deltalake(table, ROWS, mode="append")
+    data_file(table, 4).unlink()
+    assert evidence(table).files_gone == ()
+
+
+def test_log_by_itself_tells_nothing_of_its_files(table: Path) -> None:
+    for each in table.glob("*.parquet"):
+        each.unlink()
+    found = evidence(table)
+    assert (found.last_batch, found.files_gone) == (3, ())
+    assert "whether they are gone, or it is a copy of the log, is not told" in found.notes[-1]

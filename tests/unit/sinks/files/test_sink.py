@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.file_logs import SinkFile, make_sink_log_entry
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sinks.files.sink import FileSink, FileSinkLog
-from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError, parse_location
+from lastgood.storage.reading import Entry, LocalStorage, Location, StorageDeniedError, parse_location
 
 
 def file(batch_id: int, part: int = 0, action: str = "add") -> SinkFile:
@@ -187,7 +187,7 @@ def in_place(folder: Path, *names: str) -> None:
     for number, name in enumerate(names):
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(b"rows")
+        place.write_bytes(b"ten bytes.")
         entry = make_sink_log_entry([SinkFile(place.as_uri(), 10, 1000)])
         (folder / "_spark_metadata").mkdir(exist_ok=True)
         (folder / "_spark_metadata" / str(number)).write_bytes(entry.to_bytes())
@@ -201,6 +201,33 @@ def test_files_that_count_and_are_gone_are_named(tmp_path: Path) -> None:
     assert evidence(tmp_path).files_gone == ("day=1/part 1", "part-0")
 
 
+def test_files_that_are_cut_short_are_named(tmp_path: Path) -> None:
+    in_place(tmp_path, "part-0", "day=1/part-1", "part-2")
+    (tmp_path / "day=1/part-1").write_bytes(b"")
+    found = evidence(tmp_path)
+    assert (found.files_gone, found.files_damaged, found.broken_from) == ((), ("day=1/part-1",), 1)
+    assert [found.has_broken_file(number) for number in (0, 1, 2)] == [False, True, True]
+
+
+def test_files_of_a_compaction_are_of_no_known_batch(tmp_path: Path) -> None:
+    in_place(tmp_path, "part-0", "part-1")
+    log = tmp_path / "_spark_metadata"
+    files = [SinkFile((tmp_path / f"part-{number}").as_uri(), 10, 1000) for number in range(2)]
+    (log / "1").unlink()
+    (log / "0").unlink()
+    (log / "1.compact").write_bytes(make_sink_log_entry(files).to_bytes())
+    (tmp_path / "part-0").unlink()
+    found = evidence(tmp_path)
+    assert (found.files_gone, found.broken_from, found.has_broken_file(0)) == (("part-0",), None, True)
+
+
+def test_newest_files_are_looked_for_where_there_are_many_folders(tmp_path: Path) -> None:
+    in_place(tmp_path, *(f"day={number}/part" for number in range(30)))
+    for number in (0, 29):
+        (tmp_path / f"day={number}/part").unlink()
+    assert evidence(tmp_path).files_gone == ("day=29/part",)
+
+
 def test_files_of_a_folder_that_was_moved_are_not_looked_for(tmp_path: Path) -> None:
     write(tmp_path, ["0", "1"])
     assert evidence(tmp_path).files_gone == ()
@@ -210,10 +237,10 @@ def test_folder_that_cannot_be_listed_leaves_its_files_open(tmp_path: Path) -> N
     in_place(tmp_path, "day=1/part-0")
 
     class Denied(LocalStorage):
-        def names(self, folder: Location) -> Iterator[str] | None:
+        def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
             if folder.name == "day=1":
                 raise StorageDeniedError("the storage does not let us look", subject=str(folder))
-            return super().names(folder)
+            return super().scan(folder, facts=facts)
 
     found = FileSink(Denied(), parse_location(str(tmp_path))).evidence("any query", now_ms=0)
     assert (found.last_batch, found.files_gone) == (0, ())
