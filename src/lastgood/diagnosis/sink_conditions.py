@@ -151,8 +151,8 @@ readers that list the folder themselves just miss its rows.
 Looked for are the newest files: 10,000 in 20 folders of a file sink, 100 of a Delta table.
 
 Put the files back from a copy. If there is none, their rows have to be read from the source again. Those of the batch
-that runs again are, by `lastgood plan --goal replan`: it has the sink give that batch back. Of a batch that is done,
-`lastgood verify --data` names what is missing.""",
+that runs again are, by `lastgood plan CHECKPOINT --goal replan`: it has the sink give that batch back. What is missing
+of a batch that is done, `lastgood verify CHECKPOINT --data` names.""",
 )
 SINK_FILES_DAMAGED = Condition(
     "SINK_FILES_DAMAGED",

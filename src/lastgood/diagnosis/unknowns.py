@@ -34,6 +34,7 @@ def find_unknowns(observed: Observation, restart: Restart) -> Iterator[str]:
     yield from _list_of_those_who_remember(observed)
     yield from _list_of_sinks(observed)
     yield from _list_unmarked(observed)
+    yield from _list_untold_files(observed)
     for each in list_begun_by_options(observed):
         yield f"whether {each}"
     for source_id, again in observed.files_again.items():
@@ -84,6 +85,12 @@ def _list_of_sinks(observed: Observation) -> Iterator[str]:
         anew = find_planned_anew(observed.checkpoint, sink)
         if anew is not None:
             yield f"{sink.location}: which plan its batch {observed.checkpoint.orphan} is of: {anew.because}"
+
+
+def _list_untold_files(observed: Observation) -> Iterator[str]:
+    for sink in observed.sinks:
+        if sink.files_untold is not None:
+            yield f"{sink.location}: whether its data files are there: {sink.files_untold}"
 
 
 def _list_unmarked(observed: Observation) -> Iterator[str]:

@@ -227,6 +227,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *_list_running_what_it_has(standing),
         *standing.written_elsewhere(),
         *_list_begun_anew(standing),
+        *_list_files_untold(standing),
     )
     return (*topics, *others, *_list_not_marked(standing))
 
@@ -267,6 +268,13 @@ def _list_running_what_it_has(standing: Standing) -> Iterator[str]:
     is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
     if is_dropped and find_nothing_to_name(standing.checkpoint, standing.committed, batch_id):
         yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
+
+
+def _list_files_untold(standing: Standing) -> Iterator[str]:
+    """Sinks whose log was read, and of whose data files nobody knows whether they are there."""
+    for each in standing.sinks:
+        if each.sink.files_untold is not None:
+            yield f"the assumption that the data files of {each.sink.location} are there: {each.sink.files_untold}"
 
 
 def _list_begun_anew(standing: Standing) -> Iterator[str]:

@@ -92,6 +92,16 @@ def test_what_is_lost_or_doubled_already_is_named(
     assert condition in lines(found)
 
 
+def test_files_that_nobody_could_look_for_are_an_assumption(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    found = drafted(
+        known(tmp_path, files(4, files_untold="the storage does not let us look"), kafka=KEPT), ResumeGoal()
+    )
+    assert found.guarantee is EXACT
+    told = "the assumption that the data files of /lake/files are there: the storage does not let us look"
+    assert told in found.rests_on
+
+
 def test_first_batch_whose_beginning_is_lost_is_not_run_again_as_it_was(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
     (tmp_path / "sources/0/0").unlink()

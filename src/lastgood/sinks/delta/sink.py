@@ -139,13 +139,11 @@ class DeltaSink:
         sizes: dict[str, int | None] = {}
         for file, answer in zip(files, answers, strict=True):
             if answer.error is not None:
-                because = f"whether its files are there is not known: {explain_error(answer.error)}"
-                return replace(found, notes=(*found.notes, because))
+                return replace(found, files_untold=explain_error(answer.error))
             if answer.value is not None and not answer.value.is_folder:
                 sizes[file.path] = answer.value.size
         if files and not sizes and self._has_log_alone(deadline):
-            because = "there is a log, and no data file: whether they are gone, or it is a copy of the log, is not told"
-            return replace(found, notes=(*found.notes, because))
+            return replace(found, files_untold="the log lies there alone, as a copy of it does")
         return add_broken_files(found, files, sizes)
 
     def _has_log_alone(self, deadline: Deadline) -> bool:

@@ -252,8 +252,7 @@ class FileSink:
         sizes: dict[str, int | None] = {}
         for below, answer in zip(folders, answers, strict=True):
             if answer.error is not None:
-                because = f"whether its files are there is not known: {explain_error(answer.error)}"
-                return replace(found, notes=(*found.notes, because))
+                return replace(found, files_untold=explain_error(answer.error))
             for entry in answer.value or ():
                 sizes[join_below(below, entry.name)] = entry.size
         return add_broken_files(found, files, sizes)

@@ -593,4 +593,4 @@ def test_log_by_itself_tells_nothing_of_its_files(table: Path) -> None:
         each.unlink()
     found = evidence(table)
     assert (found.last_batch, found.files_gone) == (3, ())
-    assert "whether they are gone, or it is a copy of the log, is not told" in found.notes[-1]
+    assert found.files_untold == "the log lies there alone, as a copy of it does"

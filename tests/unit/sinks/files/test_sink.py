@@ -244,4 +244,5 @@ def test_folder_that_cannot_be_listed_leaves_its_files_open(tmp_path: Path) -> N
 
     found = FileSink(Denied(), parse_location(str(tmp_path))).evidence("any query", now_ms=0)
     assert (found.last_batch, found.files_gone) == (0, ())
-    assert found.notes[0].startswith("whether its files are there is not known")
+    assert found.files_untold is not None
+    assert "does not let us look" in found.files_untold
