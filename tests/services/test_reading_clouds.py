@@ -305,10 +305,6 @@ def test_an_answer_that_is_cut_never_reads_as_less(
     assert refused >= 14
 
 
-CLOUD_ROUND_TRIPS_MAX = ROUND_TRIPS_MAX + 2
-"""`status` of a query with a file sink waits for two answers more here than on S3 and HDFS, as measured."""
-
-
 @pytest.mark.proof
 @pytest.mark.parametrize("case", ["4.2-kafka-multi-topic", "4.3-file-sink-healthy"])
 def test_a_verb_waits_for_few_answers_in_a_row(case: str, emulator: Emulator, put: Callable[[Path], str]) -> None:
@@ -322,5 +318,5 @@ def test_a_verb_waits_for_few_answers_in_a_row(case: str, emulator: Emulator, pu
             return proxy.round_trips
 
         for verb in (["status"], ["inspect", "--state"], ["diagnose", "--spark", "4.2"]):
-            trips = fewest(partial(measure, verb), enough=CLOUD_ROUND_TRIPS_MAX)
-            assert 0 < trips <= CLOUD_ROUND_TRIPS_MAX, (verb, trips, proxy.requests)
+            trips = fewest(partial(measure, verb), enough=ROUND_TRIPS_MAX)
+            assert 0 < trips <= ROUND_TRIPS_MAX, (verb, trips, proxy.requests)

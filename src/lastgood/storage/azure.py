@@ -63,11 +63,19 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
 
     async def _ls(self, path: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
         listed = await self._listed(path, deep=False)
-        if not listed and self.split_path(path)[1] and (await self._info(path))["type"] != "directory":
-            raise NotADirectoryError(path)
+        if not listed and self.split_path(path)[1]:
+            await self._require_folder(path)
         files = {each["name"]: each for each in listed if each["type"] != "directory"}
         # With a hierarchical namespace a folder comes twice: as the begin of names, and as what marks it.
         return [*{**files, **{each["name"]: each for each in listed if each["type"] == "directory"}}.values()]
+
+    async def _require_folder(self, path: str) -> None:
+        """See that a blob of this name marks an empty folder, where no name begins with it."""
+        container = self.split_path(path)[0]
+        with _translate_errors():
+            found = _make_entry(container, await self._blob(path).get_blob_properties())
+        if found["type"] != "directory":
+            raise NotADirectoryError(path)
 
     async def _find(self, path: str, *_: Any, **__: Any) -> dict[str, dict[str, Any]]:
         try:
