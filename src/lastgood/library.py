@@ -25,8 +25,8 @@ from lastgood.observe.positions import StartChoice
 from lastgood.observe.rereading import WindowChoice
 from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import recover as _recover
-from lastgood.planning.goals.repinning import make_conf
 from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal, RepositionGoal, ResumeGoal
+from lastgood.planning.pinned_confs import make_conf
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery import applying as _apply

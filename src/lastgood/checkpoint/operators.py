@@ -117,6 +117,17 @@ class StateSchema:
         return self.raw
 
 
+def list_fields(schema: str) -> list[dict[str, Json]] | None:
+    """The fields of a struct, as Spark writes its type in JSON; None if it is none."""
+    parsed = read_json(schema)
+    fields = None
+    if isinstance(parsed, dict):
+        fields = parsed.get("fields")
+    if not isinstance(fields, list):
+        return None
+    return [field for field in fields if isinstance(field, dict)]
+
+
 def parse_state_schema(raw: bytes) -> StateSchema | Damage:
     """Read a state schema file."""
     if not raw:

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.lines import Json, read_json
+from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER, OffsetEntry
-from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
+from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema, list_fields
 
 PARTITIONS_MAX = 10_000
 """More are not reckoned with: each is a folder, with files for every batch."""
@@ -97,7 +97,7 @@ def _find_spread_by_schema(schema: StateSchema, name: str | None) -> Spread:
         first = schema.families[0]
     key = None
     if first is not None:
-        key = _list_fields(first.key)
+        key = _list_types(first.key)
     if first is None or key is None:
         return Spread.UNKNOWN
     if not key:
@@ -106,19 +106,16 @@ def _find_spread_by_schema(schema: StateSchema, name: str | None) -> Spread:
         return Spread.BY_KEY
     if name is not None:  # of a later Spark: what it keeps under a key need not be what spreads its rows
         return Spread.UNKNOWN
-    is_limit = _are(key, _LIMIT_KEY) and _are(_list_fields(first.value) or [], _LIMIT_VALUE)
+    is_limit = _are(key, _LIMIT_KEY) and _are(_list_types(first.value) or [], _LIMIT_VALUE)
     return Spread.SINGLE if is_limit else Spread.BY_KEY
 
 
-def _list_fields(schema: str) -> list[tuple[Json, Json]] | None:
+def _list_types(schema: str) -> list[tuple[Json, Json]] | None:
     """Names and types of a struct; None if it is none."""
-    parsed = read_json(schema)
-    fields = None
-    if isinstance(parsed, dict):
-        fields = parsed.get("fields")
-    if not isinstance(fields, list):
+    fields = list_fields(schema)
+    if fields is None:
         return None
-    return [(field.get("name"), field.get("type")) for field in fields if isinstance(field, dict)]
+    return [(field.get("name"), field.get("type")) for field in fields]
 
 
 def _are(fields: list[tuple[Json, Json]], wanted: list[tuple[str, frozenset[str]]]) -> bool:

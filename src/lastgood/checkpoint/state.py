@@ -373,7 +373,14 @@ class State:
         Where the state was spread over more partitions once, those beyond keep what they had, and nobody loads them.
         """
         partitions = self.partitions(operator)
-        return [each for each in operator.stores if not partitions.is_known or each.partition < partitions.count]
+        if not partitions.is_known:
+            return list(operator.stores)
+        return [each for each in operator.stores if each.partition < partitions.count]
+
+    @property
+    def loaded_stores(self) -> list[StateStore]:
+        """The stores of all operators that Spark will load."""
+        return [store for operator in self.operators for store in self.list_loaded(operator)]
 
     @property
     def last_loadable_batch(self) -> int | None:

@@ -229,7 +229,7 @@ def add_goal_options(command: _F) -> _F:
         **others: Any,
     ) -> Any:
         from lastgood.observe.rereading import WindowChoice
-        from lastgood.planning.goals.repinning import make_conf, parse_conf_words
+        from lastgood.planning.pinned_confs import make_conf, parse_conf_words
         from lastgood.recovery.plans import PlanOptions
         from lastgood.settings.config import Config
         from lastgood.settings.target import resolve_target

@@ -14,6 +14,7 @@ from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.said import list_options_said
 from lastgood.errors import UsageError, format_command_line
+from lastgood.settings.policy import CODE_CHANGES
 from lastgood.visible import join_words, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class _WithCommand(OnceCommand):
 )
 @click.option(
     "--on-code-change",
-    type=click.Choice(["recompute", "person"]),
+    type=click.Choice(CODE_CHANGES),
     help="Code that keeps other state than the checkpoint holds: recompute makes the state anew, for windows that are"
     " as long as before. As on_code_change of the policy.",
 )

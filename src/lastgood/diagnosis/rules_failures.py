@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.rules_state import make_recompute_command
 from lastgood.errors import format_command_line
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
 from lastgood.failures.of_checkpoint import STATE_SCHEMA
 from lastgood.query.observation import Observation
-from lastgood.query.windows import make_recompute_command
 
 
 def _make_condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:

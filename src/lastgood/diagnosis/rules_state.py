@@ -18,7 +18,7 @@ from lastgood.query.prediction.state_load import is_about_format, is_about_singl
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.stale_snapshots import find_stale_snapshots
-from lastgood.query.windows import make_recompute_command
+from lastgood.query.windows import is_windowed
 
 _SHOWN = 20
 
@@ -210,6 +210,13 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
     yield from _check_partitions(observed, planned)
     yield from _check_unsound(observed, batch, restart)
     yield from _check_ahead(observed, state, max(planned, committed or 0) + 1)
+
+
+def make_recompute_command(observed: Observation) -> str | None:
+    """The command that plans to make the state anew; None where nothing tells that this can be done."""
+    if is_windowed(observed).is_so:
+        return observed.command("plan", "--goal", "recompute")
+    return None
 
 
 def _check_doubt(observed: Observation) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.lines import Json, is_long, read_json
-from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema
+from lastgood.checkpoint.lines import Json, is_long
+from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema, list_fields
 from lastgood.checkpoint.state import State, StateOperator
 from lastgood.query.observation import Observation
 from lastgood.query.refills import is_refill
@@ -70,16 +70,12 @@ def _is_windowed_by_state(state: State | None) -> Told:
     return _is_windowed_by_schema(operator, operator.schema)
 
 
-def make_recompute_command(observed: Observation) -> str | None:
-    """The command that plans to make the state anew; None where nothing tells that this can be done."""
-    return observed.command("plan", "--goal", "recompute") if is_windowed(observed).is_so else None
-
-
 def _is_windowed_by_schema(operator: StateOperator, schema: StateSchema | None) -> Told:
     path = f"state/{operator.operator}/0/_metadata/schema"
     if schema is None or not schema.families:
         return Told(is_so=None, because=f"{path} cannot be read")
-    keys, values = (_list_fields(each) for each in (schema.families[0].key, schema.families[0].value))
+    family = schema.families[0]
+    keys, values = list_fields(family.key) or [], list_fields(family.value) or []
     names = {str(field.get("name")) for field in values}
     if not _OF_OTHER_OPERATORS.isdisjoint(names):
         return Told(is_so=False, because=f"{path} is of no aggregation")
@@ -91,16 +87,6 @@ def _is_windowed_by_schema(operator: StateOperator, schema: StateSchema | None) 
 
 def _is_window_with_watermark(metadata: Json) -> bool:
     return isinstance(metadata, dict) and metadata.get(_WINDOW) is True and is_long(metadata.get(_DELAY))
-
-
-def _list_fields(schema: str) -> list[dict[str, Json]]:
-    parsed = read_json(schema)
-    fields = None
-    if isinstance(parsed, dict):
-        fields = parsed.get("fields")
-    if not isinstance(fields, list):
-        return []
-    return [field for field in fields if isinstance(field, dict)]
 
 
 def is_appending(sinks: Iterable[SinkView]) -> Told:

@@ -33,9 +33,9 @@ from lastgood.observe.survey import (
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
-from lastgood.planning.goals.repinning import list_conf_words
 from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.leaving import collect_marks, list_untold_sinks
+from lastgood.planning.pinned_confs import list_conf_words
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import draft, list_alternatives, rank_alternatives
 from lastgood.planning.price import Guarantee, Waiver, list_waivers_needed

@@ -41,7 +41,11 @@ from lastgood.checkpoint.state import StateFormat, StateOperator, StateStore, ju
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
-from lastgood.planning.goals.repinning import (
+from lastgood.planning.goals.reposition import replace_lines
+from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, require_sinks, require_sources
+from lastgood.planning.goals.values import RecomputeGoal
+from lastgood.planning.losses import find_beginnings, merge_prices
+from lastgood.planning.pinned_confs import (
     CHANGELOG,
     HDFS_BACKED,
     ROCKSDB,
@@ -50,10 +54,6 @@ from lastgood.planning.goals.repinning import (
     list_grounds,
     replace_pinned,
 )
-from lastgood.planning.goals.reposition import replace_lines
-from lastgood.planning.goals.resume import LOGS, foresee_start, repair_work, require_sinks, require_sources
-from lastgood.planning.goals.values import RecomputeGoal
-from lastgood.planning.losses import find_beginnings, merge_prices
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest, list_files_between
 from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse

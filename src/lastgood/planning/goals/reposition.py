@@ -10,6 +10,7 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, get_topics
 from lastgood.diagnosis.rules_kafka_broker import find_where_to_read
+from lastgood.diagnosis.rules_state import make_recompute_command
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repair_work, require_continuity, require_next, require_sinks
@@ -32,7 +33,6 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import find_origins
 from lastgood.query.sinks import NONE
-from lastgood.query.windows import make_recompute_command
 
 
 def draft_reposition(observed: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:

@@ -137,8 +137,6 @@ class Work:
                 expected="a plan that is dropped, or files that the mirror holds",
                 next=self.standing.observed.command("backup list"),
             )
-        if before.state_in_doubt is not None and not repair.fits_state:
-            repair = replace(repair, word=Guarantee.LOSSY)
         sinks = tuple(take_back_evidence(sink, repair.sinks) for sink in before.sinks)
         edits = add_checksum_edits(repair.edits, self.facts.checksums)
         changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
@@ -188,9 +186,9 @@ class Work:
         grounds = (line for repair in self.repairs for line in repair.rests_on)
         lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
         lines = (*lines, *self.began.list_unmarked(), *(each.ground for each in sources))
-        doubt = self.standing.observed.state_in_doubt
+        doubt = self.began.observed.state_in_doubt
         if doubt is not None:
-            words = (*words, Guarantee.AT_LEAST_ONCE)
+            words = (*words, self._judge_doubt())
             lines = (*lines, f"the assumption that the query keeps no state, though {doubt}")
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
@@ -209,6 +207,12 @@ class Work:
             guards=tuple(path for path in self._read() if path not in touched),
             is_plain=is_plain,
         )
+
+    def _judge_doubt(self) -> Guarantee:
+        """The word where the query may have kept state: a plain restart fails without it, changed logs lose rows."""
+        if all(repair.fits_state for repair in self.repairs):
+            return Guarantee.AT_LEAST_ONCE
+        return Guarantee.LOSSY
 
     def _list_told_by_clocks(self, outlook: Outlook) -> Iterator[str]:
         """What was taken to be so of a plan that a repair has committed or replaced since."""

@@ -190,7 +190,9 @@ def load_state(
     doubts = [
         f"state/{operator}: nothing tells how many partitions it is to have" for operator in find_uncounted(checkpoint)
     ]
-    for store in [store for store in _list_stores(checkpoint) if store.folder not in stopped]:
+    for store in state.loaded_stores:
+        if store.folder in stopped:
+            continue
         for name, wrong in _find_changed(store, find_unique_ids(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
                 because = f"it cannot be read: {wrong.damage}"
@@ -232,11 +234,11 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
 
 def _find_obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
     """One for each store of which files are not there, or end too early."""
-    stores = [store for operator in state.operators for store in state.list_loaded(operator)]
+    stores = state.loaded_stores
     by_folder = {store.folder: store for store in stores}
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
-        kind = _find_format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
-        error = _quote_error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
+        store = by_folder.get(obstacle.name.rpartition("/")[0])
+        error = _quote_error(obstacle, store, _find_format(store, stores, state), spark)
         if obstacle.damage is None:
             because = "it is not there"
         else:
@@ -275,7 +277,7 @@ def _list_stores(checkpoint: Checkpoint) -> list[StateStore]:
     state = checkpoint.state
     if state is None:
         return []
-    return [store for operator in state.operators for store in state.list_loaded(operator)]
+    return state.loaded_stores
 
 
 def _quote_unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:

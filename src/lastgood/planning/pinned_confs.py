@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -25,22 +26,39 @@ _AGGREGATION_FORMAT = "spark.sql.streaming.aggregation.stateFormatVersion"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state"
 HDFS_BACKED: Final = f"{_PACKAGE}.HDFSBackedStateStoreProvider"
 ROCKSDB: Final = f"{_PACKAGE}.RocksDBStateStoreProvider"
+_COUNT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conf:
+    """A conf that may change."""
+
+    option: str | None = None
+    """By which a person says it; None: `--conf`."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Those that it may have, by how a person says them; none: a number of partitions."""
+    is_pinned: bool = True
+    """Whether plans pin it."""
+    is_old: bool = False
+    """Whether every Spark pins it, so that it can be said where a plan does not."""
+
+
+def _list_as_they_are(*values: str) -> Mapping[str, str]:
+    return MappingProxyType(dict(zip(values, values, strict=True)))
+
+
 STATE_STORES: Final = MappingProxyType({"rocksdb": ROCKSDB, "hdfs": HDFS_BACKED})
 """As a person says it, and as the log has it."""
-_COUNT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
-_SWITCHES = {True: "true", False: "false"}
-_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+_SWITCH: Final = MappingProxyType({"on": "true", "off": "false"})
+_CONFS: Final[Mapping[str, _Conf]] = MappingProxyType(
     {
-        SHUFFLE_PARTITIONS: (),
-        STATE_STORE_PROVIDER: tuple(STATE_STORES.values()),
-        CHANGELOG: tuple(_SWITCHES.values()),
-        STATE_STORE_CODEC: tuple(EMPTY_SNAPSHOTS),
-        _AGGREGATION_FORMAT: ("1", "2"),
+        SHUFFLE_PARTITIONS: _Conf("--shuffle-partitions", is_old=True),
+        STATE_STORE_PROVIDER: _Conf("--state-store", STATE_STORES, is_old=True),
+        CHANGELOG: _Conf("--changelog", _SWITCH, is_pinned=False),
+        STATE_STORE_CODEC: _Conf(values=_list_as_they_are(*EMPTY_SNAPSHOTS)),
+        _AGGREGATION_FORMAT: _Conf(values=_list_as_they_are("1", "2")),
     }
 )
-"""The values of each conf that may change; none: a number of partitions."""
-_SAID_FIRST = (SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER)
-"""What is pinned by every Spark, so that it can be said where a plan does not."""
 
 
 def make_conf(
@@ -63,46 +81,63 @@ def make_conf(
     """
     said: list[tuple[str, str, str]] = []
     if shuffle_partitions is not None:
-        said.append(("--shuffle-partitions", SHUFFLE_PARTITIONS, f"{shuffle_partitions}"))
+        said.append(_read_option(SHUFFLE_PARTITIONS, f"{shuffle_partitions}"))
     if state_store is not None:
-        said.append(("--state-store", STATE_STORE_PROVIDER, _find_provider(state_store)))
+        said.append(_read_option(STATE_STORE_PROVIDER, state_store))
     if changelog is not None:
-        said.append(("--changelog", CHANGELOG, _SWITCHES[changelog]))
-    said += [(f"--conf {key}", key, value) for key, value in others]
+        word = "off"
+        if changelog:
+            word = "on"
+        said.append(_read_option(CHANGELOG, word))
+    for key, value in others:
+        said.append(_read_other(key, value))
     conf: dict[str, str] = {}
     for option, key, value in said:
-        _require_allowed(option, key, value)
         if conf.setdefault(key, value) != value:
             raise UsageError("it is said twice, and otherwise", subject=option, found=f"{value}, and {conf[key]}")
     return conf
 
 
-def _find_provider(name: str) -> str:
-    if name not in STATE_STORES:
+def _read_option(key: str, word: str) -> tuple[str, str, str]:
+    """The option that a conf has of its own, the conf, and its value."""
+    conf = _CONFS[key]
+    option = conf.option or "--conf"
+    if not conf.values:
+        _require_count(option, word)
+        return option, key, word
+    if word not in conf.values:
         raise UsageError(
-            "no such state store is known",
-            subject="--state-store",
-            found=name[:80],
-            expected=f"one of {', '.join(STATE_STORES)}",
+            "there is no such value", subject=option, found=word[:80], expected=f"one of {', '.join(conf.values)}"
         )
-    return STATE_STORES[name]
+    return option, key, conf.values[word]
 
 
-def _require_allowed(option: str, key: str, value: str) -> None:
-    if key not in _ALLOWED:
+def _read_other(key: str, value: str) -> tuple[str, str, str]:
+    """The same of a conf that is said by its name."""
+    option = f"--conf {key}"
+    if key not in _CONFS:
         raise UsageError(
             "this conf does not change with the state that is made anew",
             subject=option[:200],
-            expected=f"one of {', '.join(_ALLOWED)}",
+            expected=f"one of {', '.join(_CONFS)}",
         )
-    allowed = _ALLOWED[key]
-    is_count = _COUNT.fullmatch(value) is not None and int(value) <= PARTITIONS_MAX
-    if not (value in allowed or (is_count and not allowed)):
+    allowed = _CONFS[key].values.values()
+    if not allowed:
+        _require_count(option, value)
+    elif value not in allowed:
+        raise UsageError(
+            "this conf has no such value", subject=option, found=value[:80], expected=f"one of {', '.join(allowed)}"
+        )
+    return option, key, value
+
+
+def _require_count(option: str, value: str) -> None:
+    if _COUNT.fullmatch(value) is None or int(value) > PARTITIONS_MAX:
         raise UsageError(
             "this conf has no such value",
             subject=option,
             found=value[:80],
-            expected=f"one of {', '.join(allowed)}" if allowed else f"1 to {PARTITIONS_MAX} partitions",
+            expected=f"1 to {PARTITIONS_MAX} partitions",
         )
 
 
@@ -122,28 +157,31 @@ def parse_conf_words(words: Iterable[str]) -> Iterator[tuple[str, str]]:
 def list_conf_words(conf: Mapping[str, str]) -> tuple[str, ...]:
     """The options by which a person says them."""
     words: list[str] = []
-    names = {provider: name for name, provider in STATE_STORES.items()}
     for key, value in conf.items():
-        if key == SHUFFLE_PARTITIONS:
-            words += ("--shuffle-partitions", value)
-        elif key == STATE_STORE_PROVIDER:
-            words += ("--state-store", names[value])
-        elif key == CHANGELOG:
-            words += ("--changelog", "on" if value == _SWITCHES[True] else "off")
-        else:
+        known = _CONFS[key]
+        if known.option is None:
             words += ("--conf", f"{key}={value}")
+        else:
+            said = {each: word for word, each in known.values.items()}
+            words += (known.option, said.get(value, value))
     return tuple(words)
 
 
 def replace_pinned(plan: OffsetEntry, conf: Mapping[str, str]) -> OffsetEntry:
     """The plan of a batch with what it is to pin; the same to the byte where it pins that already."""
-    changed = {key: value for key, value in _select_pinned(conf).items() if plan.conf.get(key) != value}
-    return plan.with_conf(changed) if changed else plan
+    changed = _select_changed(plan, conf)
+    if not changed:
+        return plan
+    return plan.with_conf(changed)
 
 
 def find_unknown(plan: OffsetEntry, conf: Mapping[str, str]) -> str | None:
     """A conf that the Spark which has made the plan does not pin; None if it pins all."""
-    return next((key for key in _select_pinned(conf) if key not in plan.conf and key not in _SAID_FIRST), None)
+    for key in _select_pinned(conf):
+        is_known = key in plan.conf or _CONFS[key].is_old
+        if not is_known:
+            return key
+    return None
 
 
 def list_grounds(plan: OffsetEntry, conf: Mapping[str, str]) -> Iterator[str]:
@@ -155,7 +193,7 @@ def list_grounds(plan: OffsetEntry, conf: Mapping[str, str]) -> Iterator[str]:
     """
     for key, value in conf.items():
         before = plan.conf.get(key)
-        if key == CHANGELOG:
+        if not _CONFS[key].is_pinned:
             yield f"your start of the application with {key}={value}, which no log pins: the rows are the same without"
         elif before == value:
             yield f"{key}={value}, as the log has it already"
@@ -166,10 +204,15 @@ def list_grounds(plan: OffsetEntry, conf: Mapping[str, str]) -> Iterator[str]:
 
 def describe_changes(plan: OffsetEntry, conf: Mapping[str, str]) -> str:
     """What becomes of the confs of a plan, to be said after why it is written; empty if nothing does."""
-    told = _select_pinned(conf).items()
-    changed = [f"{key} becomes {value}" for key, value in told if plan.conf.get(key) != value]
-    return f"; {', '.join(changed)}" if changed else ""
+    changed = [f"{key} becomes {value}" for key, value in _select_changed(plan, conf).items()]
+    if not changed:
+        return ""
+    return f"; {', '.join(changed)}"
+
+
+def _select_changed(plan: OffsetEntry, conf: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in _select_pinned(conf).items() if plan.conf.get(key) != value}
 
 
 def _select_pinned(conf: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in conf.items() if key != CHANGELOG}
+    return {key: value for key, value in conf.items() if _CONFS[key].is_pinned}

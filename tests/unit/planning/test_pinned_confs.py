@@ -8,7 +8,7 @@ import pytest
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.errors import UsageError
-from lastgood.planning.goals.repinning import (
+from lastgood.planning.pinned_confs import (
     CHANGELOG,
     HDFS_BACKED,
     ROCKSDB,
