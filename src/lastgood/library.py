@@ -98,6 +98,8 @@ class Recompute:
     """You say that no window is longer, so that older events need not be read again; None: all are."""
     max_clock_skew_ms: int | None = None
     """With `window_ms`, where no ledger tells: you say that no event is this much later than Kafka has its record."""
+    max_replay: int | None = None
+    """More offsets and files than these are not read again: the plan is refused; None: however many."""
     shuffle_partitions: int | None = None
     """Over so many partitions the state is spread from then on, whatever the application sets; None: as before."""
     state_store: str | None = None
@@ -333,7 +335,7 @@ def _choose_goal(goal: Goal | None) -> tuple[str, StartChoice]:
 
 def _make_window_choice(goal: Goal | None) -> WindowChoice:
     if isinstance(goal, Recompute):
-        return WindowChoice(goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms)
+        return WindowChoice(goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms, goal.max_replay)
     return WindowChoice()
 
 

@@ -97,7 +97,7 @@ def test_a_batch_that_is_too_large_is_told_of_replan() -> None:
         assert "--goal replan" in " ".join(explain(name).story.split())
 
 
-UNSET = {"stall_after", "after_outage", "via", "start_file", "start_form", "start_key"}
+UNSET = {"stall_after", "after_outage", "max_replay", "via", "start_file", "start_form", "start_key"}
 """What a page may show though it is off by default."""
 
 

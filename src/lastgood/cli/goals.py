@@ -161,6 +161,12 @@ _OPTIONS = (
         help="With --window, where no ledger tells: no event is this much later than Kafka has its record.",
     ),
     click.option(
+        "--max-replay",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="recompute: refuse to read again more than so many offsets and files.",
+    ),
+    click.option(
         "--shuffle-partitions",
         type=click.INT,
         metavar="N",
@@ -222,6 +228,7 @@ def add_goal_options(command: _F) -> _F:
         appends_windows: bool,
         window_ms: int | None,
         clock_skew_ms: int | None,
+        max_replay: int | None,
         shuffle_partitions: int | None,
         state_store: str | None,
         changelog: str | None,
@@ -247,7 +254,7 @@ def add_goal_options(command: _F) -> _F:
             spark,
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
-            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms),
+            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms, max_replay),
             conf=make_conf(
                 shuffle_partitions,
                 state_store,

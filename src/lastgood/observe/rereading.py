@@ -34,6 +34,8 @@ class WindowChoice:
     """How long its longest window is at most; None: all is read again."""
     clock_skew_ms: int | None = None
     """How much later than Kafka has a record its event may be; None: nothing is said of it."""
+    max_replay: int | None = None
+    """How many offsets and files may be read again at most; None: however many."""
 
     @property
     def is_said(self) -> bool:
@@ -47,6 +49,8 @@ class WindowChoice:
             words += ["--window", f"{self.length_ms}ms"]
         if self.clock_skew_ms is not None:
             words += ["--max-clock-skew", f"{self.clock_skew_ms}ms"]
+        if self.max_replay is not None:
+            words += ["--max-replay", f"{self.max_replay}"]
         return tuple(words)
 
 

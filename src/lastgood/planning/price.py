@@ -75,6 +75,12 @@ class SourcePrice(JsonValue):
         return bool(self.duplicated or self.duplicated_from or self.duplicated_files)
 
     @property
+    def reread_count(self) -> int:
+        """How many offsets or files are read again, of those whose number is known."""
+        spans = (span for parts in self.reread.values() for found in parts.values() for span in found)
+        return len(self.reread_files) + sum(end - start for start, end in spans)
+
+    @property
     def _told_reread(self) -> Ranges | tuple[str, ...]:
         """Ranges, or the files of a source of files: of either kind one of the two is empty."""
         return self.reread_files or self.reread

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from lastgood.errors import LastgoodError, Retry
 from lastgood.ladder.rungs import Rung
 from lastgood.observe.positions import StartChoice
+from lastgood.observe.rereading import WindowChoice
 from lastgood.recovery.decision import Decision, Verdict
+from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.start_files import StartFile
 
 FRESH = "fresh"
@@ -78,6 +80,13 @@ def choose_goal(rung: Rung, stable_lag: int, via: StartFile | None, first: Decis
     sinks = first.plan.sinks if first.plan is not None else ()
     is_told = bool(sinks) and all(sink.known for sink in sinks)
     return FRESH, StartChoice(at_sink=True) if is_told else StartChoice(stable_lag=stable_lag)
+
+
+def choose_windows(goal: str, policy: Policy) -> WindowChoice:
+    """What is said of the windows of a query whose state is made anew."""
+    if goal == Rung.RECOMPUTE.value:
+        return WindowChoice(max_replay=policy.max_replay)
+    return WindowChoice()
 
 
 def decide_if_possible(decide: Callable[[], Decision | None], *, is_asked_for: bool = False) -> Decision | None:

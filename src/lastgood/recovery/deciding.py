@@ -27,6 +27,7 @@ from lastgood.observe.evidence import make_asked_at_location
 from lastgood.observe.offsets import find_offsets_after
 from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, read_clock_ms
 from lastgood.observe.positions import StartChoice
+from lastgood.observe.rereading import WindowChoice
 from lastgood.observe.survey import add_wanted, survey
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
@@ -35,7 +36,7 @@ from lastgood.query.lost import KnownElsewhere, find_known_elsewhere
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
 from lastgood.recovery.attempts import Attempts
-from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, climb, decide_if_possible
+from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, choose_windows, climb, decide_if_possible
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.driver_death import DriverNotProvenDeadError, list_words_needed
 from lastgood.recovery.engine import PlanStaleError
@@ -178,15 +179,16 @@ class _Work:
             def towards() -> Decision | None:
                 if rung is Rung.STABLE and not has_passed(self.target):
                     return None
-                return self._towards(goal, where)
+                return self._towards(goal, where, choose_windows(goal, policy))
 
             return decide_if_possible(towards, is_asked_for=goal in ASKED_FOR)
 
         return climb(choose_rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 
-    def _towards(self, goal: str, where: StartChoice) -> Decision:
+    def _towards(self, goal: str, where: StartChoice, windows: WindowChoice | None = None) -> Decision:
         """The same with another goal."""
-        options = _add_allowed(self.target, replace(self.options, goal=goal, where=where))
+        windows = windows or WindowChoice()
+        options = _add_allowed(self.target, replace(self.options, goal=goal, where=where, windows=windows))
         return replace(self, options=options).decide()
 
     def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:

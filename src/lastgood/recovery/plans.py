@@ -187,7 +187,8 @@ def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         if kind.begins is Begins.WITHOUT_STATE:
-            return replace(choose_rereading(options.windows, found), conf=options.conf)
+            rereading = choose_rereading(options.windows, found)
+            return replace(rereading, conf=options.conf, max_replay=options.windows.max_replay)
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*choose_offsets(where, found))

@@ -375,7 +375,7 @@ def _parse_policy(table: _Table, queries: int) -> Policy:
     inner = table.table("policy")
     if inner is None:
         return policy
-    numbers = {key: inner.integer(key) for key in ("max_attempts", "same_batch", "stable_lag")}
+    numbers = {key: inner.integer(key) for key in ("max_attempts", "same_batch", "stable_lag", "max_replay")}
     accept = inner.strings("accept", may_be_empty=True)
     if not set(accept) <= set(ACCEPTABLE):
         raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")

@@ -31,6 +31,8 @@ class Policy:
     """Of `OUTAGE_STARTS`: where it starts after a longer time, or that a person says it."""
     on_code_change: str = PERSON
     """Of `CODE_CHANGES`: what is done about code that keeps other state than the checkpoint holds."""
+    max_replay: int | None = None
+    """With `recompute`: how many offsets and files may be read again at most; None: however many."""
     stall_after_seconds: float | None = None
     """How long a running command may commit nothing while there is something to do; None: for ever."""
     backoff_seconds: float = 1.0

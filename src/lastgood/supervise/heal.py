@@ -21,7 +21,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
 from lastgood.recovery.attempts import Attempts, find_newest_read
-from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, climb, decide_if_possible
+from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, choose_windows, climb, decide_if_possible
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.going_back import has_passed
@@ -343,7 +343,8 @@ class Healer:
         self, checkpoint: str, query: _Query, goal: str, where: StartChoice, *, observe: bool = False
     ) -> Decision:
         policy, via = self._pipeline.policy, query.target.via
-        options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, policy.accept)), named=via)
+        waivers, windows = tuple(map(Waiver, policy.accept)), choose_windows(goal, policy)
+        options = PlanOptions(goal, where, query.evidence, waivers, windows=windows, named=via)
         if goal == FRESH:
             options = replace(options, via=via, takes_any_number=policy.takes_any_number)
         seen = None if self.agents is None else self.agents.driver_seen

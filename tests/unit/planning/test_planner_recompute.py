@@ -304,3 +304,17 @@ def test_reading_begins_where_it_was_told_within_what_was_read(
     assert offsets(found, "offsets/2") == {"orders": begins}
     assert {"it reads again from where somebody knows", "their word"} < set(found.rests_on)
     assert found.sources[0].reread == {"orders": {0: ((5, 15),), 1: ((7, 15),)}} or begins != {0: 5, 1: 7}
+
+
+def test_more_than_is_allowed_is_not_read_again(tmp_path: Path) -> None:
+    sizes = windowed(tmp_path, 3)
+    seen = facts(tmp_path, sizes, append(2))
+    count = sum(price.reread_count for price in drafted(seen, RecomputeGoal()).sources)
+    assert count > 1
+    assert drafted(seen, RecomputeGoal(max_replay=count)).guarantee is EXACT
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(seen, RecomputeGoal(max_replay=count - 1))
+    assert (refused.value.subject, refused.value.found) == (
+        "--max-replay",
+        f"{count} offsets and files, from where the query began",
+    )

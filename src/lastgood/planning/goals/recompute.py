@@ -92,7 +92,22 @@ def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVers
     starts = _Starts.of(work, done, goal)
     work = work.with_repair(_make_repair(work, done, starts, (*grounds, *done.rests_on, *starts.rests_on)))
     outlook = foresee_start(work)
-    return work.draft(replace(outlook, prices=merge_prices(starts.lost, outlook.prices)))
+    draft = work.draft(replace(outlook, prices=merge_prices(starts.lost, outlook.prices)))
+    _require_few_enough(work.standing, goal, draft)
+    return draft
+
+
+def _require_few_enough(standing: Standing, goal: RecomputeGoal, draft: Draft) -> None:
+    """See that no more is read again than a person allows."""
+    count = sum(price.reread_count for price in draft.sources)
+    if goal.max_replay is not None and count > goal.max_replay:
+        raise refuse(
+            standing,
+            "more would be read again than is allowed",
+            subject="--max-replay",
+            found=f"{count:,} offsets and files, from where {goal.chosen}",
+            expected=f"{goal.max_replay:,} at most; or --window LENGTH, by which less is read again",
+        )
 
 
 def _require_windows(standing: Standing, goal: RecomputeGoal) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class RepositionGoal(JsonValue):
 class RecomputeGoal(JsonValue):
     """Make the state anew from the sources, in place: open windows are counted again, written ones stay."""
 
-    json = make_form("chosen starts appends_windows conf", left_out="starts conf")
+    json = make_form("chosen starts appends_windows conf max_replay", left_out="starts conf max_replay")
 
     starts: Mapping[str, str] = field(default_factory=dict)
     """By the id of a source the offset, as Spark writes it, where reading begins; else it begins where the query
@@ -57,6 +57,8 @@ class RecomputeGoal(JsonValue):
     """Whether a person says that the query is one windowed aggregation with a watermark, in output mode append."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """How the state is to be kept from then on, by the names of Spark's confs; what is not there stays as it is."""
+    max_replay: int | None = None
+    """How many offsets and files may be read again at most; None: however many."""
 
     name = "recompute"
 
