@@ -47,7 +47,7 @@ def seconds_of(conf: dict[str, str], jars: tuple[Path, ...]) -> float:
 def main() -> int:
     """Run all measurements."""
     jars = set_up().jars["spark"]
-    archive = find_class_archive(find_default_spark(), find_java(os.environ))
+    archive = find_class_archive(find_default_spark(), find_java(os.environ), jars)
     without, with_archive = make_small_conf(jars), make_small_conf(jars, archive=archive)
     pairs = [(seconds_of(without, jars), seconds_of(with_archive, jars)) for _ in range(STARTS)]
     plain, archived = (statistics.median(each) for each in zip(*pairs, strict=True))

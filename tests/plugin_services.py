@@ -19,12 +19,14 @@ import pytest
 from emulators import Azurite, EmulatorError, FakeGcs, find_azurite, find_gcs
 
 from lastgood.demo import set_up
+from lastgood.demo.stage import CLASSES_JOB
+from lastgood.lab.class_archive import make_class_archive
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
-from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, provide_spark
+from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, find_default_spark, provide_spark
 from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
 from lastgood.process.java import Java, JavaMissingError, find_java
 from lastgood.storage.reading import Location, parse_location
@@ -56,9 +58,11 @@ def _jars(name: str, java: Java) -> tuple[Path, ...]:
 
 @pytest.fixture(scope="session")
 def spark_jars() -> tuple[Path, ...]:
-    """Kafka's source and Delta for the default Spark, which starts faster from now on."""
+    """Kafka's source and Delta for the default Spark, which starts faster from now on, also without them."""
     try:
-        return set_up().jars["spark"]
+        parts = set_up()
+        make_class_archive(CLASSES_JOB, environment=find_default_spark(), java=parts.java)
+        return parts.jars["spark"]
     except (JavaMissingError, JarsUnavailableError) as error:
         require_service(f"{error}: {error.found}")
 

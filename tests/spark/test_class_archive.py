@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.lab.cache import CACHE_VARIABLE
-from lastgood.lab.class_archive import make_class_archive
+from lastgood.lab.class_archive import KEPT, make_class_archive
 from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, find_class_archive, find_default_spark, make_small_conf, submit
 from lastgood.process.java import Java
 
@@ -46,15 +46,14 @@ def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_it
 ) -> None:
     folder = find_class_archive(find_default_spark(), java).parent
     (folder / "draft-killed").mkdir(parents=True)
-    for age, name in enumerate(("newest", "new", "old")):
-        (folder / f"spark-{name}.jsa").touch()
-        os.utime(folder / f"spark-{name}.jsa", (1e9 - age, 1e9 - age))
+    names = [f"spark-used{age}.jsa" for age in range(KEPT)]
+    for age, name in enumerate(names):
+        (folder / name).touch()
+        os.utime(folder / name, (1e9 - age, 1e9 - age))
     archive, told = make(job)
     assert archive == find_class_archive(find_default_spark(), java)
     assert "once" in " ".join(told)
-    assert {each.name for each in folder.iterdir() if each.suffix != ".log"} == {
-        *("lock", archive.name, "spark-newest.jsa", "spark-new.jsa")
-    }
+    assert {each.name for each in folder.iterdir() if each.suffix != ".log"} == {*("lock", archive.name, *names[:-1])}
     made = archive.stat()
     assert make(job) == (archive, [])
     assert archive.stat().st_size == made.st_size

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SMALL_CONF, find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.java import Java
 from lastgood.query.prediction.restart import Outcome, Restart
 
@@ -136,7 +136,6 @@ def test_topics_that_are_gone(broker: KafkaBroker, java: Java, spark_jars: Seque
                 environment=find_default_spark(),
                 java=java,
                 jars=tuple(spark_jars),
-                conf=SMALL_CONF,
                 cwd=tmp_path,
                 output=output,
             ) as child,

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SMALL_CONF, find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.java import Java
 
 APP = Path(__file__).with_name("topics_app.py")
@@ -66,7 +66,6 @@ def test_topic_that_is_new_with_the_planned_batch(
                 environment=find_default_spark(),
                 java=java,
                 jars=tuple(spark_jars),
-                conf=SMALL_CONF,
                 cwd=tmp_path,
                 output=output,
             ) as child,

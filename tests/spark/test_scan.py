@@ -13,7 +13,7 @@ import psutil
 import pytest
 from schedulers import SCHEDULERS, Machine, await_
 
-from lastgood.lab.spark import SMALL_CONF, find_default_spark, submit_command, submit_env
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command, submit_env
 from lastgood.process.java import Java
 
 APP = """
@@ -40,7 +40,7 @@ def test_driver_holds_the_lock_when_all_that_started_it_was_killed(tmp_path: Pat
     app, up = tmp_path / "orders.py", tmp_path / "up"
     app.write_text(APP)
     spark = find_default_spark()
-    submit = submit_command(app, [str(up)], environment=spark, conf=SMALL_CONF)
+    submit = submit_command(app, [str(up)], environment=spark, conf=make_quick_conf(spark, java))
     env = submit_env(spark, java, machine.env)
     command = [str(SCHEDULERS / "cron/scan.sh"), "orders", *submit]
     lock = machine.folder / "state/lastgood/scan/orders/lock"

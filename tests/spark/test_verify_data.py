@@ -24,7 +24,7 @@ import lastgood.spark
 from lastgood.audit.spark_job import SparkSubmit
 from lastgood.audit.specification import make_audit_spec
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, make_quick_conf, submit
 from lastgood.operations.verify import verify_data
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
@@ -36,8 +36,6 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 JOB_FOLDER = Path(lastgood.spark.__file__).parent
 DEADLINE_SECONDS = 180
 AMOUNT = "amount=get_json_object(cast(value as string), '$.amount')"
-LOCAL = ("spark-submit", "--master", "local[2]", "--driver-memory", "600m", "--conf", "spark.ui.enabled=false")
-LOCAL += ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 
 Row = dict[str, Any]
 Ends = Mapping[str, Mapping[int, int]]
@@ -426,9 +424,16 @@ def test_command_prints_one_object_and_exits_with_1_for_a_damaged_table(
 
 
 def test_job_runs_on_the_spark_submit_that_is_given(
-    answers: dict[str, Any], stage: Stage, spark_jars: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    answers: dict[str, Any],
+    stage: Stage,
+    java: Java,
+    spark_jars: tuple[Path, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    conf = make_quick_conf(find_default_spark(), java)
+    given = ("spark-submit", *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")))
     told: list[str] = []
     audit = verify_data(
         resolve_target(str(stage.folder / "file-sink")),
@@ -436,7 +441,7 @@ def test_job_runs_on_the_spark_submit_that_is_given(
         sink=f"file:{stage.folder}/file-sink.table",
         keys=["id"],
         where="offset % 2 = 0",
-        spark=SparkSubmit(LOCAL, jars=",".join(map(str, spark_jars))),
+        spark=SparkSubmit(given, jars=",".join(map(str, spark_jars))),
         progress=told.append,
     )
     assert audit.is_exact

@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lastgood.lab.cache import explain_cache_errors, hold_exclusively
-from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, SparkEnvironment, find_class_archive, submit
+from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, SparkEnvironment, find_class_archive, make_small_conf, submit
 from lastgood.process.java import Java
 
-_KEPT = 3
-"""How many stay in the cache, each some 200 MB: those used last, for each belongs to one Spark at one place."""
+KEPT = 6
+"""How many stay in the cache, each some 200 MB: those used last, for each belongs to one Spark at one place, and to the
+jars that it was started with."""
 _JOB_SECONDS = 600.0
 
 
@@ -33,13 +34,13 @@ def make_class_archive(
     cache: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path | None:
-    """The class archive of this Spark on this Java, made now if it was not made before.
+    """The class archive of this Spark with these jars on this Java, made now if it was not made before.
 
     Args:
         job: A PySpark script that does what is to become faster; its argument is a folder for all that it writes.
         environment: The Spark.
         java: The Java.
-        jars: JVM parts for the job. The JVM cannot archive their classes, only those that they need of Spark.
+        jars: JVM parts for the job, whose classes are archived too.
         cache: Folder to keep it below; else `LASTGOOD_CACHE`, else the user's cache folder.
         progress: Is told, in a few words, what takes time, and what did not work.
 
@@ -50,7 +51,7 @@ def make_class_archive(
         StorageError: the cache cannot be read or written.
     """
     tell = progress or (lambda _: None)
-    archive = find_class_archive(environment, java, cache=cache)
+    archive = find_class_archive(environment, java, jars, cache=cache)
     with explain_cache_errors(archive.parent):
         if not archive.exists():
             with hold_exclusively(
@@ -74,7 +75,8 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="draft-", dir=archive.parent) as name:
         folder, draft = Path(name), Path(name) / archive.name
-        conf = {JAVA_OPTIONS: f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={shlex.quote(str(draft))}"}
+        writing = f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={shlex.quote(str(draft))}"
+        conf = {**make_small_conf(jars, archive=draft), JAVA_OPTIONS: writing}
         start = functools.partial(submit, job, [name], environment=environment, java=java, jars=jars, conf=conf)
         with _locate_log(archive).open("wb") as log, start(cwd=folder, output=log) as child:
             ending = child.wait(_JOB_SECONDS)
@@ -83,7 +85,7 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
         # Safe: of our own cache, whose lock we hold. A JVM that has the old one open keeps it.
         draft.replace(archive)
     by_use = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime_ns)
-    for old in by_use[:-_KEPT]:
+    for old in by_use[:-KEPT]:
         # Safe: of our own cache, and made anew when it is needed; a JVM that has it open keeps it.
         old.unlink()
         _locate_log(old).unlink(missing_ok=True)

@@ -36,7 +36,8 @@ SMALL_CONF: Mapping[str, str] = MappingProxyType(
         "spark.driver.memory": "700m",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        # With this compiler alone the JVM would keep 48 MB of code: Spark's is more, so that it is compiled over again.
+        JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         # With Spark's and Delta's defaults (10000 and 50) vacuum and restore of a tiny table take a minute.
@@ -137,9 +138,11 @@ def _find_modified_ns(part: Path) -> int | None:
     return part.stat().st_mtime_ns
 
 
-def find_class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
-    """Where this Spark on this Java has its class archive, if one was made: see `make_class_archive`."""
-    parts = (java.program, environment.home / "jars")
+def find_class_archive(
+    environment: SparkEnvironment, java: Java, jars: Sequence[Path] = (), *, cache: Path | None = None
+) -> Path:
+    """Where this Spark with these jars on this Java has its class archive, if it was made: see `make_class_archive`."""
+    parts = (java.program, environment.home / "jars", *jars)
     of = " ".join(f"{part} {_find_modified_ns(part)}" for part in parts)
     name = f"spark-{environment.version}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
     return locate_cache(cache, os.environ) / "classes" / name
@@ -150,12 +153,15 @@ def make_small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -
 
     Args:
         jars: JVM parts.
-        archive: The JVM takes Spark's classes from there if it fits, else from their jars.
+        archive: The JVM takes the classes of Spark and of these jars from there if it fits, else from their jars. Only
+            those on its own class path, which is why the jars are there then.
     """
     conf = dict(SMALL_CONF)
     if archive is not None:
         conf[JAVA_OPTIONS] += f" -XX:SharedArchiveFile={shlex.quote(str(archive))}"
-    if jars:
+    if jars and archive is not None:
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
+    elif jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     if any(jar.name.startswith("delta-spark_") for jar in jars):
         conf.update(_DELTA_CONF)
@@ -163,8 +169,8 @@ def make_small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -
 
 
 def make_quick_conf(environment: SparkEnvironment, java: Java, jars: Sequence[Path] = ()) -> dict[str, str]:
-    """`make_small_conf(jars)` with the class archive of this Spark on this Java, if one was made."""
-    archive = find_class_archive(environment, java)
+    """`make_small_conf(jars)` with the class archive of this Spark with them on this Java, if one was made."""
+    archive = find_class_archive(environment, java, jars)
     return make_small_conf(jars, archive=archive if archive.exists() else None)
 
 

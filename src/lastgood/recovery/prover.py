@@ -33,7 +33,7 @@ from lastgood.errors import ExtraMissingError
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, find_default_spark, submit
+from lastgood.lab.spark import JAVA_OPTIONS, SparkEnvironment, find_default_spark, make_quick_conf, submit
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.plan import Plan
@@ -135,6 +135,8 @@ class Prover:
         self, arguments: list[str], jars: tuple[Path, ...], conf: Mapping[str, str], log: Path
     ) -> CommandEnd | None:
         folder = Path(arguments[0]).parent
+        quick = make_quick_conf(self.environment, self.java, jars)[JAVA_OPTIONS]
+        kept_here = f"-XX:-UsePerfData -Djava.io.tmpdir={folder}"
         with (
             log.open("wb") as output,
             submit(
@@ -143,7 +145,7 @@ class Prover:
                 environment=self.environment,
                 java=self.java,
                 jars=jars,
-                conf=conf,
+                conf={**conf, JAVA_OPTIONS: f"{quick} {kept_here}"},
                 env={"TMPDIR": str(folder)},
                 cwd=folder,
                 output=output,
@@ -154,9 +156,7 @@ class Prover:
 
 def _make_conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
     """Settings beside those of a small session: what the logs ask for, and a place for all that Spark writes."""
-    java = f"{SMALL_CONF['spark.driver.extraJavaOptions']} -XX:-UsePerfData -Djava.io.tmpdir={folder}"
     conf = {
-        "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

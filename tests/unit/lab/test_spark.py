@@ -109,6 +109,12 @@ def test_jvm_takes_classes_from_an_archive_beside_what_else_it_is_told() -> None
     assert options == f"{SMALL_CONF[JAVA_OPTIONS]} -XX:SharedArchiveFile=/c/spark.jsa"
 
 
+def test_jars_whose_classes_are_in_an_archive_are_on_the_class_path_of_the_jvm() -> None:
+    conf = make_small_conf([Path("/j/a.jar"), Path("/j/b.jar")], archive=Path("/c/spark.jsa"))
+    assert conf["spark.driver.extraClassPath"] == "/j/a.jar:/j/b.jar"
+    assert "spark.jars" not in conf
+
+
 def test_each_spark_on_each_java_has_a_class_archive_of_its_own_and_a_changed_one_another(tmp_path: Path) -> None:
     here, there = (SparkEnvironment("4.2.0", Path("p"), tmp_path / name) for name in ("here", "there"))
     (here.home / "jars").mkdir(parents=True)
@@ -118,6 +124,7 @@ def test_each_spark_on_each_java_has_a_class_archive_of_its_own_and_a_changed_on
     assert archive.parent.parent == tmp_path
     assert archive != find_class_archive(there, java, cache=tmp_path)
     assert archive != find_class_archive(here, Java(Path("/other"), 17), cache=tmp_path)
+    assert archive != find_class_archive(here, java, [Path("/j/delta.jar")], cache=tmp_path)
     os.utime(here.home / "jars", (1, 1))
     assert archive != find_class_archive(here, java, cache=tmp_path)
 
