@@ -55,6 +55,7 @@ def test_single_partition_is_all_there_is_to_be(version: str, name: str, open_la
     assert (seen.ended, seen.lost, seen.duplicated) == ("finished", 0, 0)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("version", "name"), tried())
 def test_single_partition_that_is_gone_is_missed(version: str, name: str, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(version, name)

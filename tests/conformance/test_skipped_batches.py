@@ -53,6 +53,7 @@ def test_batch_that_makes_no_state_has_none_to_name(open_laboratory: OpenLaborat
     assert (restart.outcome, restart.error) == (Outcome.FAILS_AFTER_SINK, "CheckpointInfo length: 0")
 
 
+@pytest.mark.proof
 def test_next_batch_meets_what_expired_behind_the_one_that_its_sink_has(open_laboratory: OpenLaboratory) -> None:
     name = "kafka-delta"
     laboratory = open_laboratory(VERSION, name)

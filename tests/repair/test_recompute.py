@@ -127,7 +127,7 @@ def test_open_windows_come_from_the_new_code_and_written_ones_stay(sparks: Spark
     assert (found.returncode, "has filled an emptied state" in found.stdout) == (0, True)
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_new_code_that_fails_is_tried_again_and_taken_back(sparks: Sparks, tmp_path: Path) -> None:
     """What the failed batch has made of the state goes, and what there was comes back byte for byte."""
     query = begun(sparks, tmp_path, "delta", ROCKSDB, broken=True)

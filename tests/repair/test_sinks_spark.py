@@ -92,7 +92,7 @@ def expired(folder: Path) -> None:
             file.unlink()
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_row_13_batch_whose_mark_has_expired_is_recognised_again(open_laboratory: OpenLaboratory) -> None:
     flavour = "file-delta"
     laboratory = open_laboratory(VERSION, flavour)

@@ -149,6 +149,7 @@ def _closed_windows(flights: list[Row]) -> list[Row]:
     return closed
 
 
+@pytest.mark.proof
 def test_application_ends_on_sigterm_and_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
     application = start("flights_to_delta.py", "--max-offsets-per-trigger", "500", "--trigger", "0 seconds")
     deadline = time.monotonic() + DEADLINE_SECONDS

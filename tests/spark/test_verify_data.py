@@ -423,6 +423,7 @@ def test_command_prints_one_object_and_exits_with_1_for_a_damaged_table(
     assert found == expected
 
 
+@pytest.mark.proof
 def test_job_runs_on_the_spark_submit_that_is_given(
     answers: dict[str, Any],
     stage: Stage,
