@@ -142,13 +142,24 @@ class DeltaSink:
                 return replace(found, files_untold=explain_error(answer.error))
             if answer.value is not None and not answer.value.is_folder:
                 sizes[file.path] = answer.value.size
-        if files and not sizes and self._has_log_alone(deadline):
-            return replace(found, files_untold="the log lies there alone, as a copy of it does")
+        untold = None
+        if files and not sizes:
+            untold = self._explain_log_alone(deadline)
+        if untold is not None:
+            return replace(found, files_untold=untold)
         return add_broken_files(found, files, sizes)
 
-    def _has_log_alone(self, deadline: Deadline) -> bool:
-        names = ask_one(lambda: self._storage.names(self._table), deadline=deadline, subject=self.location)
-        return all(name == f"{DELTA_LOG}/" for name in names or ())
+    def _explain_log_alone(self, deadline: Deadline) -> str | None:
+        """Why it says nothing that no file is there; None if it does."""
+        try:
+            names = ask_one(
+                lambda: list(self._storage.names(self._table) or ()), deadline=deadline, subject=self.location
+            )
+        except StorageError as error:
+            return explain_error(error)
+        if names == [f"{DELTA_LOG}/"]:
+            return "the log lies there alone, as a copy of it does"
+        return None
 
     def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
         """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""

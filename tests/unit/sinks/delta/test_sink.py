@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -18,7 +19,7 @@ from lastgood.delta_log.listing import name_commit
 from lastgood.delta_log.table import TableLog
 from lastgood.sinks.delta.sink import DeltaSink, write_obstacles
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.storage.reading import Entry, FsspecStorage, LocalStorage, Location, parse_location
+from lastgood.storage.reading import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
 
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 DAY_MS = 86_400_000
@@ -594,3 +595,18 @@ def test_log_by_itself_tells_nothing_of_its_files(table: Path) -> None:
     found = evidence(table)
     assert (found.last_batch, found.files_gone) == (3, ())
     assert found.files_untold == "the log lies there alone, as a copy of it does"
+
+
+def test_table_that_does_not_let_us_look_leaves_its_files_open(table: Path) -> None:
+    for each in table.glob("*.parquet"):
+        each.unlink()
+
+    class Denied(LocalStorage):
+        def names(self, folder: Location) -> Iterator[str] | None:
+            if folder.name == "table":
+                raise StorageDeniedError("the storage does not let us look", subject=str(folder))
+            return super().names(folder)
+
+    found = DeltaSink(Denied(), parse_location(str(table))).evidence(Q, now_ms=NOW)
+    assert (found.last_batch, found.files_gone) == (3, ())
+    assert "does not let us look" in (found.files_untold or "")
