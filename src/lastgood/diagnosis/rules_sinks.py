@@ -317,14 +317,18 @@ def _check_in_the_way(reading: SinkReading) -> Iterator[Finding]:
 def _check_data_files(reading: SinkReading) -> Iterator[Finding]:
     """Files that count and are not there, or not whole."""
     gone, damaged = reading.sink.files_gone, reading.sink.files_damaged
+    orphan, broken_from = reading.orphan, reading.sink.broken_from
+    command = reading.status()
+    if orphan is not None and broken_from is not None and broken_from >= orphan:
+        command = reading.replan()
     if gone:
         effect = f"Spark cannot read it: {len(gone)} of its files are gone, and their rows with them."
         evidence = {"files": list(gone[:_SHOWN_MAX]), "count": len(gone)}
-        yield reading.finding(conditions.SINK_FILES_GONE, effect, evidence, reading.status())
+        yield reading.finding(conditions.SINK_FILES_GONE, effect, evidence, command)
     if damaged:
         effect = f"Rows are missing or cannot be read: {len(damaged)} of its files are not as long as its log says."
         evidence = {"files": list(damaged[:_SHOWN_MAX]), "count": len(damaged)}
-        yield reading.finding(conditions.SINK_FILES_DAMAGED, effect, evidence, reading.status())
+        yield reading.finding(conditions.SINK_FILES_DAMAGED, effect, evidence, command)
 
 
 # Who else is in the sink, and what else is to be known.

@@ -59,6 +59,10 @@ class SinkReading(SinkView):
         """The command that offers a way out."""
         return self.observed.command("plan")
 
+    def replan(self) -> str:
+        """The command that has the batch which runs again taken back, and planned anew."""
+        return self.observed.command("plan", "--goal", "replan")
+
     def backups(self) -> str:
         """The command that shows what there is to put back."""
         return self.observed.command("backup list")

@@ -474,6 +474,7 @@ def test_file_of_the_batch_that_runs_again_is_broken(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     found = {each.condition.name: each for each in find(tmp_path, delta(3, files_damaged=("part-3",), broken_from=3))}
     assert found["SINK_FILES_DAMAGED"].severity is ERROR
+    assert found["SINK_FILES_DAMAGED"].next == "lastgood plan /chk --goal replan --sink /lake/out"
     assert found["SINK_HOLDS_ORPHAN"].effect.endswith("the sink drops it: what is broken of it stays so.")
 
 
