@@ -22,6 +22,9 @@ _NAMES = {OFFSET_LATEST: "latest", OFFSET_EARLIEST: "earliest"}
 
 _DELTA_VERSION_OF_BARRIERS = 3
 """Offsets of Delta from this version on can stand at a change of the schema."""
+_DELTA_VERSIONS = (1, _DELTA_VERSION_OF_BARRIERS)
+_ICEBERG_VERSIONS = (1,)
+"""Forms of offsets there are; what one of another form says, only a library that knows it can tell."""
 _DELTA_BEGINNING = -1
 """What Delta writes for the beginning of a version."""
 DELTA_BEGINNING = -100
@@ -255,7 +258,7 @@ def _parse_delta_offset(value: dict[str, Json]) -> DeltaOffset | None:
     table_id, starting = value.get("reservoirId"), value.get("isStartingVersion", False)
     if not is_long(source_version) or not is_long(version) or not is_long(index):
         return None
-    if not isinstance(table_id, str) or not isinstance(starting, bool):
+    if not isinstance(table_id, str) or not isinstance(starting, bool) or source_version not in _DELTA_VERSIONS:
         return None
     return DeltaOffset(source_version, table_id, version, index, starting)
 
@@ -263,6 +266,8 @@ def _parse_delta_offset(value: dict[str, Json]) -> DeltaOffset | None:
 def _parse_iceberg_offset(value: dict[str, Json]) -> IcebergOffset | None:
     version, snapshot, position = (value.get(key) for key in ("version", "snapshot_id", "position"))
     scan = value.get("scan_all_files")
+    if version not in _ICEBERG_VERSIONS:
+        return None
     if is_long(version) and is_long(snapshot) and is_long(position) and isinstance(scan, bool):
         return IcebergOffset(version, snapshot, position, scan)
     return None

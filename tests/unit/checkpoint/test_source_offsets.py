@@ -83,7 +83,10 @@ def test_kafka_partitions_are_written_ascending_as_spark_does() -> None:
         '{"0":{"value":4,"runTimeMs":"x"}}',
         '{"x":{"value":4,"runTimeMs":5}}',
         '{"version":1,"snapshot_id":1,"position":2}',
+        '{"version":2,"snapshot_id":1,"position":2,"scan_all_files":false}',
         '{"sourceVersion":1,"reservoirId":7,"reservoirVersion":4,"index":-1}',
+        '{"sourceVersion":2,"reservoirId":"t","reservoirVersion":4,"index":-1}',
+        '{"sourceVersion":4,"reservoirId":"t","reservoirVersion":4,"index":-1}',
     ],
 )
 def test_what_only_resembles_a_known_offset_stays_json(text: str) -> None:

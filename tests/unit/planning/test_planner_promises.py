@@ -73,6 +73,21 @@ def test_batches_that_a_sink_lacks_are_not_read_again_from_a_compacted_topic(tmp
     assert refused.value.found == "orders, which is compacted: what was superseded is gone"
 
 
+def test_nor_from_one_of_which_the_first_of_them_has_a_new_partition(tmp_path: Path) -> None:
+    """Where it began nobody wrote down: all that the batch has read of it is to be read again."""
+    query(tmp_path, 5)
+    for batch_id in (3, 4):
+        plan = tmp_path / f"offsets/{batch_id}"
+        first, metadata, offsets = plan.read_text().splitlines()
+        orders = json.loads(offsets)
+        plan.write_text(f"{first}\n{metadata}\n{json.dumps({**orders, 'late': {'0': 5}})}")
+    late = replace(KEPT.topics["orders"], config={"cleanup.policy": "compact"})
+    facts = replace(KEPT, topics={**KEPT.topics, "late": late})
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, delta(2), kafka=facts), ResumeGoal())
+    assert refused.value.found == "late, which is compacted: what was superseded is gone"
+
+
 @pytest.mark.parametrize(
     ("sink", "word", "condition"),
     [

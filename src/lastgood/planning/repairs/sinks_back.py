@@ -24,7 +24,7 @@ from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sinks.evidence import START_MS, SinkEvidence
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import is_compacted
-from lastgood.sources.kafka.ranges import find_planned_ranges
+from lastgood.sources.kafka.ranges import find_planned_ranges, select_only_in
 from lastgood.sources.kinds import recognise_source
 from lastgood.steps.step import SinkEdit
 
@@ -226,7 +226,8 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
         facts, wanted = standing.kafka, find_planned_ranges(start.topics, end.topics)
         if facts is None and not standing.observed.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
-        compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
+        added = select_only_in(end.topics, start.topics)
+        compacted = sorted(topic for topic in {**wanted, **added} if is_compacted(facts, topic))
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         if facts:
