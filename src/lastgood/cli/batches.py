@@ -85,7 +85,7 @@ def format_amount(read: SourceRead) -> str:
     """How much a batch read of a source."""
     count = read.count
     if count is None:
-        return "not known" if read.unresolved else read.kind
+        return "not known" if read.open_spans else read.kind
     if count == 1:
         unit = {"offsets": "offset", "log entries": "log entry"}[read.unit]
     else:

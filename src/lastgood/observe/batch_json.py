@@ -66,7 +66,7 @@ def encode_batch(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
 def _find_expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
     """What the batch read and Kafka no longer has; None if that is not known."""
     whole: Ranges = reduce(unite, (read.ranges for read in row.reads if read.ranges), {})
-    if facts is None or not whole or any(read.unresolved for read in row.reads):
+    if facts is None or not whole or any(read.open_spans for read in row.reads):
         return None
     earliest = facts.earliest
     known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
@@ -105,7 +105,7 @@ def _resolve_spans(read: SourceRead) -> dict[str, dict[int, Range]]:
         topic: {each: (parts[0][0], parts[-1][1]) for each, parts in partitions.items()}
         for topic, partitions in (read.ranges or {}).items()
     }
-    for topic, partitions in read.unresolved.items():
+    for topic, partitions in read.open_spans.items():
         from_earliest = {each: span for each, span in partitions.items() if span[0] == OFFSET_EARLIEST and span[1] >= 0}
         if from_earliest:
             found[topic] = {**found.get(topic, {}), **from_earliest}

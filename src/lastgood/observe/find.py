@@ -60,7 +60,7 @@ class OffsetSearch:
         return end if end is not None and end >= 0 else None
 
     def _may_hold(self, read: SourceRead) -> bool:
-        first, end = read.unresolved.get(self._topic, {}).get(self._partition, (0, 0))
+        first, end = read.open_spans.get(self._topic, {}).get(self._partition, (0, 0))
         if end < 0:  # it was set to another place after the batch had read
             return first < 0 or first <= self._offset
         return first < 0 and self._offset < end

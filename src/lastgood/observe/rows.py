@@ -120,7 +120,7 @@ def _list_notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int
 
 def _list_unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
     """Where a batch begins or ends at no position: what it read of these partitions nobody has written down."""
-    spans = [span for read in found for parts in read.unresolved.values() for span in parts.values()]
+    spans = [span for read in found for parts in read.open_spans.values() for span in parts.values()]
     for words, offsets in (
         ("begins at", {first for first, _ in spans if first < 0}),
         ("its end was set to", {end for _, end in spans if end < 0}),

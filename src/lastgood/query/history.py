@@ -9,7 +9,14 @@ from typing import Any, TypeAlias, TypeVar
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset, name_offset
+from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
+    FileOffset,
+    KafkaOffset,
+    SourceOffset,
+    VoidOffset,
+    name_offset,
+)
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Range,
@@ -90,9 +97,24 @@ class SourceRead(JsonValue):
     """Kafka: partitions that the batch before had and this one has not, and where that left them."""
 
     @property
+    def open_spans(self) -> Mapping[str, Mapping[int, Range]]:
+        """Kafka: partitions of which no log tells what the batch read, with both ends as they stand, or are meant.
+
+        One that is new with the batch is read from the earliest offset of its time; what that was, nobody wrote down.
+        """
+        found = {topic: dict(parts) for topic, parts in self.unresolved.items()}
+        if self.ranges is None:
+            return found
+        for topic, parts in self.added.items():
+            spans = {partition: (OFFSET_EARLIEST, end) for partition, end in parts.items() if end != 0}
+            if spans:
+                found[topic] = {**found.get(topic, {}), **spans}
+        return found
+
+    @property
     def count(self) -> int | None:
         """Offsets, or entries of the file log; None where that cannot be told."""
-        if self.unresolved:
+        if self.open_spans:
             return None
         if self.ranges is not None:
             return count_offsets(self.ranges)

@@ -311,12 +311,6 @@ def test_table_that_is_gone_and_one_that_does_not_answer_are_told_apart(tmp_path
     assert told(find(tmp_path, tables=table(exists=None, unknown="denied"))) == [("SOURCE_UNKNOWN", WARNING)]
 
 
-def test_offsets_of_a_version_that_nobody_knows_are_unknown(tmp_path: Path) -> None:
-    future = DeltaOffset(7, TABLE, 4, -1, is_starting_version=False)
-    query(tmp_path, future, future, committed=2)
-    assert told(find(tmp_path, tables=table())) == [("SOURCE_UNKNOWN", WARNING)]
-
-
 def came_again(*files: tuple[str, float, float]) -> dict[str, WrittenAgain]:
     """Path, and on which day a file was read and changed; the newest file is of day 100."""
     facts = [

@@ -154,7 +154,10 @@ def test_offsets_that_went_back_and_partitions_that_are_gone_are_noted(checkpoin
     query.commit()
     entry = checkpoint / "offsets/0"
     entry.write_bytes(entry.read_bytes().replace(b'"1":5}', b'"1":5,"2":5}'))
-    assert notes(checkpoint) == {1: ("offsets went back", "partitions gone", "no data")}
+    assert notes(checkpoint) == {
+        0: ("begins at earliest",),
+        1: ("offsets went back", "partitions gone", "no data"),
+    }
 
 
 def test_batches_that_were_taken_back_are_marked(checkpoint: Path) -> None:

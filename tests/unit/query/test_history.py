@@ -7,7 +7,7 @@ import pytest
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
 from lastgood.query.history import (
     BatchRecord,
     Seam,
@@ -63,13 +63,25 @@ def test_a_batch_reads_from_where_the_plan_before_it_ends() -> None:
     }
 
 
-def test_partitions_that_went_back_came_or_went_are_named_and_read_nothing() -> None:
+def test_partitions_that_went_back_came_or_went_are_named() -> None:
     found = read(kafka(t0=5, t2=9), kafka(t0=10, t1=7))
-    assert (found.ranges, found.count) == ({}, 0)
+    assert (found.ranges, found.count) == ({}, None)
     assert found.went_back == {"t": {0: (10, 5)}}
     assert found.added == {"t": {2: 9}}
     assert found.gone == {"t": {1: 7}}
     assert found.to_json()["went_back"] == {"t": {"0": [10, 5]}}
+
+
+def test_how_much_is_read_of_a_new_partition_nobody_wrote_down() -> None:
+    found = read(kafka(t0=8, t1=10, t2=0), kafka(t0=4))
+    assert (found.ranges, found.count) == ({"t": {0: ((4, 8),)}}, None)
+    assert found.open_spans == {"t": {1: (OFFSET_EARLIEST, 10)}}
+    assert found.to_json()["added"] == {"t": {"1": 10, "2": 0}}
+
+
+def test_new_partition_that_ends_at_its_first_offset_leaves_nothing_open() -> None:
+    found = read(kafka(t0=8, t1=0), kafka(t0=4))
+    assert (found.open_spans, found.count) == ({}, 4)
 
 
 def test_the_first_batch_begins_where_its_source_wrote_down_that_it_began() -> None:

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.listing import DeltaLogListing
 
-SOURCE_VERSION_NEWEST = 3
-"""The newest form of a Delta offset that is known."""
-
 _SCHEMA_BARRIERS = (-19, -20)
 
 
@@ -94,8 +91,6 @@ def can_serve(facts: DeltaFacts, start: DeltaOffset) -> DeltaServing:
         return DeltaServing(Serving.UNKNOWN, facts.unknown or "the table is not known")
     if not facts.exists or facts.latest_version is None:
         return DeltaServing(Serving.NO, "there is no table")
-    if start.source_version > SOURCE_VERSION_NEWEST:
-        return DeltaServing(Serving.UNKNOWN, f"offsets of version {start.source_version} are not known")
     if facts.table_id is not None and facts.table_id != start.table_id:
         because = f"the table was created again: its id was {start.table_id} and is {facts.table_id}"
         return DeltaServing(Serving.NO, because)

@@ -124,7 +124,6 @@ FACTS = DeltaFacts("/t", "t", earliest_version=4, latest_version=9, checkpoint_v
         (offset(7, starting=True), Serving.YES, range(0)),
         (offset(9, 2, starting=True), Serving.YES, range(0)),
         (offset(5, table_id="old"), Serving.NO, range(0)),
-        (offset(5, form=4), Serving.UNKNOWN, range(0)),
     ],
 )
 def test_offset_is_served_while_its_versions_are_in_the_log(start: DeltaOffset, serving: Serving, lost: range) -> None:
