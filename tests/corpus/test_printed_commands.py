@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import format_command_line
 from lastgood.observe.open_query import gather
 from lastgood.settings.target import resolve_target
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -82,6 +84,27 @@ def look(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     follow(checkpoint, evidence(checkpoint))
 
 
+@pytest.mark.parametrize(("orphans", "shown"), [(0, 1), (1, 1), (1, 2), (2, 2), (2, 3)])
+@pytest.mark.parametrize("can_go_back", [True, False])
+def test_ways_that_are_offered_keep_their_word_wherever_the_sink_stands(
+    orphans: int, shown: int, can_go_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the goal itself is refused, as where a table cannot give the batch back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    checkpoint, sink = tmp_path / "checkpoint", tmp_path / "sink"
+    query = CheckpointBuilder(checkpoint)
+    query.run(2)
+    for _ in range(orphans):
+        query.plan()
+    mode: Literal["append", "overwrite"] = "append" if can_go_back else "overwrite"
+    for batch in range(shown + 1):
+        mark = CommitProperties(app_transactions=[Transaction(QUERY_ID, batch, 0)])
+        write_deltalake(sink, pa.table({"n": [batch]}), mode=mode, commit_properties=mark)
+    for goal in ("resume", "replan"):
+        require_kept(run("plan", str(checkpoint), "--goal", goal, *evidence(checkpoint), "--format", "json"))
+
+
 def evidence(checkpoint: Path) -> list[str]:
     """What the case has of sink and Kafka; else a table that shows what is committed, and a broker that has it all."""
     found = gather(resolve_target(str(checkpoint)), batches=2, may_be_missing=True)
@@ -135,7 +158,8 @@ def check(answer: Answer, asked: Printed, done: set[str], depth: int) -> None:
 def require_kept(answer: Answer) -> None:
     """See that the plan of an alternative has the word that the alternative was printed with."""
     told = answer.said
-    for other in told.get("alternatives", ()):
+    refused = told.get("error") or {}
+    for other in (*told.get("alternatives", ()), *refused.get("alternatives", ())):
         if other["command"] is not None:
             made = run(*parsed(other["command"]).words, "--format", "json").said
             assert made.get("guarantee") == other["guarantee"], (other, made.get("error"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.lost import MIRROR, KnownElsewhere, find_committed_after, find_known_elsewhere
-from lastgood.query.observation import Observation
+from lastgood.query.lost import MIRROR, KnownElsewhere, find_committed_after, find_known_elsewhere, find_noted_before
+from lastgood.query.observation import Observation, make_views
+from lastgood.query.sinks import NONE
 
 CHECKPOINT_LOST = Condition(
     "CHECKPOINT_LOST",
@@ -43,7 +44,21 @@ back as they were; `plan` does it where the mirror goes on from what the logs ho
 
 It is a warning where no sink drops a number: then what was read in between only comes twice.""",
 )
-CONDITIONS = (CHECKPOINT_LOST, LOGS_OLDER_THAN_RECORDS)
+PLANS_LOST = Condition(
+    "PLANS_LOST",
+    Severity.ERROR,
+    "both logs are empty, and a file source has noted down the files of several batches",
+    """\
+The checkpoint has neither plans nor commits, and the log of a file source (`sources/N`) goes further than a first
+batch: somebody deleted what was in `offsets` and `commits`, or it was lost.
+
+A start begins at batch 0 and reads all the files that are noted down once more. A sink that goes by the numbers of
+batches (Delta under the same query id, Spark's file sink, a function with `txnAppId`) drops what comes under those that
+it has, and any other gets it twice.
+
+Name the sink with `--sink`: it tells which batches it has. A backup, or the mirror, brings the logs back.""",
+)
+CONDITIONS = (CHECKPOINT_LOST, PLANS_LOST, LOGS_OLDER_THAN_RECORDS)
 
 
 def find_lost(observed: Observation) -> Iterator[Finding]:
@@ -51,11 +66,23 @@ def find_lost(observed: Observation) -> Iterator[Finding]:
     yield from find_older(observed)
     known = find_known_elsewhere(observed)
     if known is None:
+        yield from _find_plans_lost(observed)
         return
     effect = f"A start begins at batch 0; {known.holder} {'holds' if known.is_mirror else 'knows'} batches"
     evidence = {"mirrored" if known.is_mirror else "remembered": [known.first, known.last]}
     effect = f"{effect} {known.first} to {known.last}."
     yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, find_way_back(observed, known))
+
+
+def _find_plans_lost(observed: Observation) -> Iterator[Finding]:
+    noted = find_noted_before(observed.checkpoint)
+    views = make_views(observed)
+    if noted is None or (views and all(view.complete_to == NONE for view in views)):
+        return
+    effect = (
+        "A start begins at batch 0: a sink that has these numbers drops what comes under them, another gets it twice."
+    )
+    yield Finding(PLANS_LOST, "offsets, commits", effect, {"noted": noted}, observed.command("backup list"))
 
 
 def find_older(observed: Observation) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.contents import Checkpoint, Mode
+from lastgood.checkpoint.layout import SOURCES
 from lastgood.query.observation import Observation, make_views
 
 MIRROR = "the mirror"
@@ -49,6 +50,21 @@ def find_known_elsewhere(observed: Observation) -> KnownElsewhere | None:
         return None
     holder = f"the ledger {memory.place}"
     return KnownElsewhere(holder, memory.oldest, memory.newest, offsets_after=memory.offsets_after, is_mirror=False)
+
+
+def find_noted_before(checkpoint: Checkpoint) -> str | None:
+    """The entry of a file source's log by which a checkpoint without a batch had some, such as `sources/0/7`.
+
+    A source notes down the files of one batch at a time, and a start that dies before its first plan leaves one entry
+    behind. None where there is no later one, or where batches are here.
+    """
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        return None
+    for log in checkpoint.sources:
+        newest = log.listing.newest_listed
+        if newest is not None and newest > 0:
+            return f"{SOURCES}/{log.name}/{newest}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from lastgood.records.record import Progress
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
-from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 
 CONDITION = "LOGS_OLDER_THAN_RECORDS"
 
@@ -262,3 +262,32 @@ def test_sinks_that_take_every_number_only_get_twice_what_was_read_in_between(tm
     found = list(find_older(Observation(checkpoint, sinks=(takes_all,), advice=advice, now_ms=STARTED_MS)))
     assert [each.severity for each in found] == [Severity.WARNING]
     assert found[0].effect.endswith("what was read in between comes twice.")
+
+
+def test_source_that_has_noted_down_several_batches_tells_that_the_plans_are_lost(tmp_path: Path) -> None:
+    """Somebody emptied `offsets` and `commits`: a sink that goes by the numbers drops what a start reads again."""
+    checkpoint, files = tmp_path / "orders", tmp_path / "in"
+    files.mkdir()
+    CheckpointBuilder(checkpoint, FileInput(f"file://{files}")).run(3)
+    for number in range(3):
+        (files / f"f{number:03d}.json").write_text("{}")
+    for log in ("offsets", "commits"):
+        for entry in (checkpoint / log).iterdir():
+            entry.unlink()
+    plan = answers("plan", checkpoint, "--output", tmp_path / "plan.json")
+    assert (plan["guarantee"], plan["needs"]) == ("lossy", ["loss"])
+    assert plan["rests_on"][0].startswith("sources/0/2 tells of earlier batches")
+    assert "PLANS_LOST" in call("diagnose", checkpoint).stdout
+    assert call("status", checkpoint).returncode == 1
+    assert call("recover", checkpoint, "--output", tmp_path / "plan.json").returncode == 3
+
+
+def test_source_that_has_noted_down_one_batch_died_before_its_first_plan(tmp_path: Path) -> None:
+    checkpoint, files = tmp_path / "orders", tmp_path / "in"
+    files.mkdir()
+    CheckpointBuilder(checkpoint, FileInput(f"file://{files}")).run(1)
+    (files / "f000.json").write_text("{}")
+    (checkpoint / "offsets/0").unlink()
+    (checkpoint / "commits/0").unlink()
+    assert answers("plan", checkpoint, "--output", tmp_path / "plan.json")["guarantee"] == "at_least_once"
+    assert "PLANS_LOST" not in call("diagnose", checkpoint).stdout

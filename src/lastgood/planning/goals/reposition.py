@@ -29,7 +29,7 @@ from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.missing import list_dropped
-from lastgood.query.observation import Observation
+from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import find_origins
 from lastgood.query.sinks import NONE
@@ -306,13 +306,23 @@ def _make_edits_before_first(standing: Standing, starts: Placed, why: str) -> tu
     return tuple(edits)
 
 
+def _find_stay(observed: Observation) -> int:
+    """The batch after which the query stands: the newest that is committed, or that every sink shows."""
+    shown = [view.complete_to for view in make_views(observed)]
+    known = [batch for batch in shown if batch is not None]
+    committed = observed.checkpoint.last_committed or 0
+    if not known or len(known) < len(shown):
+        return committed
+    return max(min(known), committed)
+
+
 def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = observed.checkpoint
     newest = checkpoint.newest_offsets
     has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in find_ends(newest).values())
     # Of any other source nobody could choose them.
     if asked.name != RepositionGoal.name and has_offsets:
-        lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
+        lag = max((checkpoint.last_planned or 0) - _find_stay(observed), 0)
         yield RepositionGoal({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
 
 

@@ -57,7 +57,7 @@ from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_logs, repair_orphan
 from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
 from lastgood.planning.standing import Standing
-from lastgood.query.lost import find_committed_after, find_known_elsewhere
+from lastgood.query.lost import find_committed_after, find_known_elsewhere, find_noted_before
 from lastgood.query.missing import list_dropped
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
@@ -394,6 +394,10 @@ def _predict_first_start(standing: Standing) -> Outlook:
         doubt = f"{others[0]} holds batches of another query"
     else:
         doubt = "not every sink tells whether it is empty"
+    noted = find_noted_before(standing.checkpoint)
+    if noted is not None:
+        why = f"{noted} tells of earlier batches, whose plans are lost: a sink that has their numbers drops new ones"
+        return Outlook(Guarantee.LOSSY, (why, doubt))
     lines = (f"no batch was ever planned; {doubt}", *_list_silent_ledger(standing.observed))
     return Outlook(Guarantee.AT_LEAST_ONCE, lines)
 
