@@ -71,8 +71,9 @@ def test_spark_goes_on_with_a_join_of_a_stream_with_itself_which_cannot_be_told_
     assert read(ran / "join").shared_logs == {"1": "0"}
     assert [each.name for each in (ran / "join/sources").iterdir()] == ["0"]
     assert "join" not in json.loads((ran / "refused.json").read_text())
-    (unknown,) = diagnose(resolve_target(str(ran / "join"))).restart.unknowns
-    assert unknown.startswith("source 1: whether its log is lost, or it is the stream of sources/0")
+    of_source, of_sink = diagnose(resolve_target(str(ran / "join"))).restart.unknowns
+    assert of_source.startswith("source 1: whether its log is lost, or it is the stream of sources/0")
+    assert of_sink.endswith("none was asked (--sink)")
 
 
 def test_what_spark_refuses_without_a_key_never_has_state(ran: Path) -> None:
