@@ -23,6 +23,7 @@ from lastgood.errors import LastgoodError
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.observe.evidence import parse_options
 from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
@@ -102,11 +103,19 @@ def test_promise_is_kept_where_spark_kept_it_and_broken_where_it_is_forged(
             states[told.state.value] += 1
             if told.state is Kept.BROKEN:  # nobody had asked the sink, say, and it dropped the batch
                 lost, _ = differing(found.seen, found.folder)
-                assert lost, f"{json.dumps(repair.to_json())}: {told.because}"
+                is_dropped = has_dropped_what_it_had(repair, found)
+                assert lost or is_dropped, f"{json.dumps(repair.to_json())}: {told.because}"
             else:
                 require_forgeries_told(found)
     assert states.total() == count
     assert states["kept"] > states.total() / 2, states
+
+
+def has_dropped_what_it_had(repair: Repair, found: Restarted) -> bool:
+    """Whether a sink that nobody had named dropped a batch by its number, as the plan left open: it may have had it."""
+    assert found.first is not None
+    has_no_row = found.seen.committed[found.first] == 0
+    return repair.is_blind and has_no_row and found.plan.guarantee is not Guarantee.EXACTLY_ONCE
 
 
 def require_forgeries_told(found: Restarted) -> None:

@@ -380,7 +380,10 @@ class State:
     @property
     def loaded_stores(self) -> list[StateStore]:
         """The stores of all operators that Spark will load."""
-        return [store for operator in self.operators for store in self.list_loaded(operator)]
+        found: list[StateStore] = []
+        for operator in self.operators:
+            found += self.list_loaded(operator)
+        return found
 
     @property
     def last_loadable_batch(self) -> int | None:

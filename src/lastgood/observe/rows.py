@@ -11,6 +11,7 @@ from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, find_source_reads
+from lastgood.sources.kafka.ranges import Range
 from lastgood.values import JsonValue, make_form
 
 
@@ -120,7 +121,10 @@ def _list_notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int
 
 def _list_unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
     """Where a batch begins or ends at no position: what it read of these partitions nobody has written down."""
-    spans = [span for read in found for parts in read.open_spans.values() for span in parts.values()]
+    spans: list[Range] = []
+    for read in found:
+        for parts in read.open_spans.values():
+            spans += parts.values()
     for words, offsets in (
         ("begins at", {first for first, _ in spans if first < 0}),
         ("its end was set to", {end for _, end in spans if end < 0}),

@@ -39,7 +39,7 @@ class _Conf:
     """Those that it may have, by how a person says them; none: a number of partitions."""
     is_pinned: bool = True
     """Whether plans pin it."""
-    is_old: bool = False
+    is_in_every_spark: bool = False
     """Whether every Spark pins it, so that it can be said where a plan does not."""
 
 
@@ -52,8 +52,8 @@ STATE_STORES: Final = MappingProxyType({"rocksdb": ROCKSDB, "hdfs": HDFS_BACKED}
 _SWITCH: Final = MappingProxyType({"on": "true", "off": "false"})
 _CONFS: Final[Mapping[str, _Conf]] = MappingProxyType(
     {
-        SHUFFLE_PARTITIONS: _Conf("--shuffle-partitions", is_old=True),
-        STATE_STORE_PROVIDER: _Conf("--state-store", STATE_STORES, is_old=True),
+        SHUFFLE_PARTITIONS: _Conf("--shuffle-partitions", is_in_every_spark=True),
+        STATE_STORE_PROVIDER: _Conf("--state-store", STATE_STORES, is_in_every_spark=True),
         CHANGELOG: _Conf("--changelog", _SWITCH, is_pinned=False),
         STATE_STORE_CODEC: _Conf(values=_list_as_they_are(*EMPTY_SNAPSHOTS)),
         _AGGREGATION_FORMAT: _Conf(values=_list_as_they_are("1", "2")),
@@ -178,7 +178,7 @@ def replace_pinned(plan: OffsetEntry, conf: Mapping[str, str]) -> OffsetEntry:
 def find_unknown(plan: OffsetEntry, conf: Mapping[str, str]) -> str | None:
     """A conf that the Spark which has made the plan does not pin; None if it pins all."""
     for key in _select_pinned(conf):
-        is_known = key in plan.conf or _CONFS[key].is_old
+        is_known = key in plan.conf or _CONFS[key].is_in_every_spark
         if not is_known:
             return key
     return None
@@ -211,7 +211,9 @@ def describe_changes(plan: OffsetEntry, conf: Mapping[str, str]) -> str:
 
 
 def _select_changed(plan: OffsetEntry, conf: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in _select_pinned(conf).items() if plan.conf.get(key) != value}
+    pinned = _select_pinned(conf)
+    changed = [key for key in pinned if plan.conf.get(key) != pinned[key]]
+    return {key: pinned[key] for key in changed}
 
 
 def _select_pinned(conf: Mapping[str, str]) -> dict[str, str]:

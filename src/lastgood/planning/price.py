@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.sources.kafka.ranges import Offsets, Ranges
+from lastgood.sources.kafka.ranges import Offsets, Ranges, count_offsets
 from lastgood.values import JsonValue, make_form
 from lastgood.visible import take_excerpt
 
@@ -77,8 +77,7 @@ class SourcePrice(JsonValue):
     @property
     def reread_count(self) -> int:
         """How many offsets or files are read again, of those whose number is known."""
-        spans = (span for parts in self.reread.values() for found in parts.values() for span in found)
-        return len(self.reread_files) + sum(end - start for start, end in spans)
+        return len(self.reread_files) + count_offsets(self.reread)
 
     @property
     def _told_reread(self) -> Ranges | tuple[str, ...]:

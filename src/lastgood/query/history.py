@@ -106,9 +106,9 @@ class SourceRead(JsonValue):
         if self.ranges is None:
             return found
         for topic, parts in self.added.items():
-            spans = {partition: (OFFSET_EARLIEST, end) for partition, end in parts.items() if end != 0}
-            if spans:
-                found[topic] = {**found.get(topic, {}), **spans}
+            for partition, end in parts.items():
+                if end != 0:  # else it had nothing yet
+                    found.setdefault(topic, {})[partition] = (OFFSET_EARLIEST, end)
         return found
 
     @property

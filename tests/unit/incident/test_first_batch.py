@@ -238,6 +238,7 @@ def test_no_row_of_a_range_that_is_not_empty_breaks_the_promise() -> None:
     assert told is not None
     assert told.is_kept is False
     assert "markers of transactions" in told.line
+    assert told.line.endswith("or a sink that was not asked has that number, and dropped the batch")
 
 
 def test_batch_that_its_sink_had_already_gives_no_row_when_it_runs_again() -> None:

@@ -227,7 +227,8 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
         if facts is None and not standing.observed.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
         added = select_only_in(end.topics, start.topics)
-        compacted = sorted(topic for topic in {**wanted, **added} if is_compacted(facts, topic))
+        topics = sorted({*wanted, *added})
+        compacted = [topic for topic in topics if is_compacted(facts, topic)]
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         if facts:
