@@ -35,7 +35,7 @@ def checkpoint(tmp_path: Path) -> Path:
         (("offsets",), 0, ["orders/0: the plan holds the earliest offset"]),
         (("verify",), 1, ["batch 2 orders/0", "batch 4 orders/0"]),
         (("diagnose",), 0, ["SOURCE_OFFSET_NEGATIVE", "next  lastgood inspect", "--batch 4"]),
-        (("status",), 0, ["healthy"]),
+        (("status",), 0, ["doubtful"]),
         (
             ("plan", "--goal", "reposition", "--at", '{"orders": {"0": 20, "1": 25}}', "--only", "orders/0"),
             0,

@@ -97,8 +97,6 @@ class _Committed:
         # Spark takes old plans away before their commits: what is older than the oldest plan is purged, not lost.
         if self.first is None:
             self.unread = purged + self.unread
-        else:
-            self.unread = self.unread
 
     def _note_refill(self, record: BatchRecord) -> None:
         before, self._before = self._before, record

@@ -124,7 +124,8 @@ SOURCE_OFFSET_NEGATIVE = Condition(
 Spark itself always writes real offsets. A negative one was put there by hand, or came from `startingOffsets`.
 
 -2 in a committed plan works: the next batch begins at the earliest record there is then, without a check for lost
-data, and ignores `maxOffsetsPerTrigger` once. What of it had been read before is read again. -1, or any other
+data, and ignores `maxOffsetsPerTrigger` once. What of it had been read before is read again; what Kafka had deleted by
+then may have been read by no batch, which only a topic that still begins at 0 disproves. -1, or any other
 negative number, fails in a task (`earliest offset -1 does not equal -2`) at every start.""",
 )
 SOURCE_INITIAL_OFFSETS_LOST = Condition(

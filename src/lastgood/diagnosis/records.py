@@ -29,6 +29,7 @@ OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.C
 """Every condition by which records can be lost or doubled between sources and sinks."""
 _DONE_ALREADY = (
     source_conditions.SOURCE_OFFSET_WENT_BACK,
+    kafka_conditions.SOURCE_OFFSET_NEGATIVE,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
     kafka_conditions.SOURCE_PARTITIONS_GONE,
     source_conditions.SOURCE_FILES_CHANGED,
@@ -38,8 +39,9 @@ _DONE_ALREADY = (
     rules_logs.PLAN_EDITED,
 )
 """Those that are no error, since a query goes on with them: a batch that is done left something out, what it has read
-comes once more, what came under the name of a file that it has read is read by none, a file of its state was changed
-and no Spark sees it, a batch left no mark, which it need not where it had no rows, or its plan may have been edited."""
+comes once more, how far it read is written nowhere, what came under the name of a file that it has read is read by
+none, a file of its state was changed and no Spark sees it, a batch left no mark, which it need not where it had no
+rows, or its plan may have been edited."""
 _ONLY_TWICE = (
     sink_conditions.SINK_WOULD_REPEAT,
     sink_conditions.SINK_BATCH_TWICE,

@@ -27,6 +27,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import is_skipped
 from lastgood.query.spans import Span, list_spans
+from lastgood.query.unresolved_ends import list_unresolved_ends
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Ranges,
@@ -111,8 +112,20 @@ def _check_negative(source: KafkaReading) -> Iterator[Finding]:
     else:
         subject = before
     evidence = {side: to_json(found) for side, found in (("start", start), ("end", end)) if found}
-    level = Severity.INFO if is_earliest else None
+    level = None
+    if is_earliest:
+        level = Severity.WARNING if _may_leave_out(source) else Severity.INFO
     yield source.finding(conditions.SOURCE_OFFSET_NEGATIVE, subject, effect, evidence, source.inspect(), level)
+
+
+def _may_leave_out(source: KafkaReading) -> bool:
+    """Whether a start from the earliest may leave out what Kafka has deleted before anybody read it."""
+    stand, observed = source.stand, source.observed
+    if stand.start is None:
+        return False
+    starts = {stand.source_id: stand.start}
+    recovery = observed.rewritten.get(stand.batch_id - 1)
+    return any(each.may_lose for each in list_unresolved_ends(starts, starts, starts, observed.kafka, recovery))
 
 
 def _check_orphan(source: KafkaReading) -> Iterator[Finding]:

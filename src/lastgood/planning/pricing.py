@@ -21,10 +21,10 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     VoidOffset,
     get_topics,
-    name_offset,
 )
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
+from lastgood.query.unresolved_ends import list_unresolved_ends
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets, find_planned_ranges, find_unresolved, select_only_in
 from lastgood.sources.kinds import find_source_kind
@@ -210,35 +210,19 @@ def _find_open_ended(start: Offsets, end: Offsets) -> Offsets:
     return found
 
 
-def find_unresolved_ends(
+def judge_unresolved(
     new: Mapping[str, SourceOffset], reached: Reached, facts: KafkaFacts | None, recovery: str | None = None
-) -> Iterator[tuple[Guarantee, str]]:
-    """Partitions of which nobody wrote down how far the sinks show them, each with what is left to say of it.
-
-    The plan that would tell it was made to end at the earliest or the latest offset. Read from the earliest, nothing is
-    left out if Kafka still has all that there ever was; of what it has deleted nobody knows whether it was read.
+) -> list[tuple[Guarantee, str]]:
+    """What is left to say of each partition of which nobody wrote down how far it was read, with its line.
 
     Args:
         new: Where each source starts.
         reached: How far sinks and Spark have come.
         facts: What Kafka serves; None if it was not asked.
-        recovery: The recovery that made it end there, and that has said what is left out by that; None: somebody else.
+        recovery: The recovery that made it end there; None: somebody else.
     """
-    for source_id, start in new.items():
-        bounds = [get_topics(each.get(source_id)) for each in (reached.least, reached.most or {})]
-        for topic, parts in get_topics(start).items():
-            for partition, at in parts.items():
-                shown = min(each.get(topic, {}).get(partition, 0) for each in bounds)
-                if shown < 0:
-                    is_whole = facts is not None and facts.earliest.get(topic, {}).get(partition) == 0
-                    is_told = is_whole or recovery is not None
-                    word = Guarantee.AT_LEAST_ONCE if is_told and at == OFFSET_EARLIEST else Guarantee.LOSSY
-                    if recovery is not None:
-                        by = f", where recovery {recovery} has put it"
-                    else:
-                        by = ""
-                    where = f"{topic}-{partition} stood at {name_offset(shown)}{by}"
-                    yield word, f"{where}: how far it was read is not known"
+    found = list_unresolved_ends(new, reached.least, reached.most or {}, facts, recovery)
+    return [(Guarantee.LOSSY if each.may_lose else Guarantee.AT_LEAST_ONCE, str(each)) for each in found]
 
 
 def _get_log_offset(offset: SourceOffset) -> int:

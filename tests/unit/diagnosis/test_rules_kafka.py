@@ -155,15 +155,22 @@ def test_wrong_starting_offsets_are_pinned_by_the_first_plan(tmp_path: Path) -> 
 # --- offsets that are no position -----------------------------------------------------------------------------------
 
 
-def test_earliest_in_a_committed_plan_works_and_reads_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("earliest", "severity"), [(0, INFO), (5, WARNING)])
+def test_earliest_in_a_committed_plan_reads_again_and_may_leave_out_what_is_deleted(
+    tmp_path: Path, earliest: int, severity: Severity
+) -> None:
     query(tmp_path, {"t": {0: 10}}, {"t": {0: -2}}, committed=2)
-    (found,) = find(tmp_path, broker(t={0: (5, 30)}))
-    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_NEGATIVE", INFO, "offsets/1")
+    (found,) = find(tmp_path, broker(t={0: (earliest, 30)}))
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_NEGATIVE", severity, "offsets/1")
 
 
 def test_batch_that_begins_and_ends_at_the_earliest_reads_nothing_and_fails_at_nothing(tmp_path: Path) -> None:
     query(tmp_path, {"t": {0: -2}}, {"t": {0: -2}}, committed=1)
-    assert [each.severity for each in find(tmp_path) if each.condition.name == "SOURCE_OFFSET_NEGATIVE"] == [INFO]
+    assert [
+        each.severity
+        for each in find(tmp_path, broker(t={0: (0, 30)}))
+        if each.condition.name == "SOURCE_OFFSET_NEGATIVE"
+    ] == [INFO]
 
 
 @pytest.mark.parametrize(("offset", "shown"), [(-1, "latest"), (-3, -3)])

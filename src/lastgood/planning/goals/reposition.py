@@ -24,7 +24,7 @@ from lastgood.planning.losses import (
 from lastgood.planning.numbering import Number, choose_number, require_no_gap
 from lastgood.planning.placing import Placed, place_sources, reduce_to_now
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import Reached, choose_weakest, find_ends, find_unresolved_ends, price_start
+from lastgood.planning.pricing import Reached, choose_weakest, find_ends, judge_unresolved, price_start
 from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
@@ -86,7 +86,7 @@ def price_edits(
         *starts.doubts,
         *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
     ]
-    unresolved = list(find_unresolved_ends(starts.starts, reached, standing.kafka))
+    unresolved = judge_unresolved(starts.starts, reached, standing.kafka)
     words = [price.guarantee for price in prices]
     words += [word for word, _ in unresolved]
     if doubts:

@@ -36,7 +36,7 @@ from lastgood.planning.pricing import (
     Reached,
     choose_weakest,
     find_ends,
-    find_unresolved_ends,
+    judge_unresolved,
     judge_unasked,
     price_batch,
     price_start,
@@ -415,7 +415,7 @@ def _predict_from_earliest(standing: Standing, found: Outlook) -> Outlook:
     planned = {stand.source_id: stand.end for stand in list_stands(standing.checkpoint) if stand.end is not None}
     reached = Reached(starts, {**starts, **planned}, {**starts, **planned})
     recovery = standing.observed.rewritten.get(standing.committed)
-    unresolved = list(find_unresolved_ends(starts, reached, standing.kafka, recovery))
+    unresolved = judge_unresolved(starts, reached, standing.kafka, recovery)
     if not unresolved:
         return found
     prices = price_start(starts, reached, standing.checkpoint, standing.kafka)
