@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
+from lastgood.audit.input_files import FileTwice, NotListed, audit_input_files
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
@@ -27,8 +28,8 @@ class LogAudit(JsonValue):
 
     json = make_form(
         "*query contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
-        "not_compared unread refills rests_on",
-        left_out="refills",
+        "not_compared unread not_listed files_twice refills rests_on",
+        left_out="not_listed files_twice refills",
     )
     """What `verify --format json` prints."""
     rests_on: ClassVar = "offsets as planned, not as read"
@@ -49,6 +50,10 @@ class LogAudit(JsonValue):
     """The others."""
     unread: tuple[int, ...] = ()
     """Batches that are committed and whose plan is damaged or lost: what they read, nobody can tell."""
+    not_listed: tuple[NotListed, ...] = ()
+    """Entries of the logs of file sources by which committed batches have read, and that are missing or damaged."""
+    files_twice: tuple[FileTwice, ...] = ()
+    """Files that were read twice."""
     refills: tuple[int, ...] = ()
     """Batches with which a recovery has filled an emptied state: they have read once more what was read before, and
     written no row of that twice."""
@@ -59,9 +64,10 @@ class LogAudit(JsonValue):
 
         It is not where a source or a batch does not tell, nor where no batch is committed.
         """
-        if self.seams:
+        if self.seams or self.files_twice:
             return False
-        return True if self.batches and not self.not_compared and not self.unread else None
+        is_told = not (self.not_compared or self.unread or self.not_listed)
+        return True if self.batches and is_told else None
 
 
 class _Committed:
@@ -145,6 +151,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
             began = _find_initial(after.copies)
             found += find_seams_between(left, began)
             unknown += list_not_joined(left, began)
+    files = audit_input_files(query, steps.read_up_to)
     return LogAudit(
         walk.query,
         committed.first,
@@ -155,6 +162,8 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
         {each: name for each, name in steps.names.items() if each not in {one.source_id for one in unknown}},
         tuple(unknown),
         tuple(committed.unread),
+        files.not_listed,
+        files.twice,
         tuple(refills),
     )
 

@@ -93,6 +93,10 @@ def format_amount(read: SourceRead) -> str:
     return f"{count:,} {unit}"
 
 
+def _name_newest(batch_id: int | None) -> str:
+    return "no batch" if batch_id is None else str(batch_id)
+
+
 def print_summary(query: OpenQuery, out: Console) -> None:
     """Where the query stands, in two lines, and what is wrong with its files."""
     checkpoint = query.checkpoint
@@ -103,7 +107,8 @@ def print_summary(query: OpenQuery, out: Console) -> None:
         versions = f", written by Spark {checkpoint.spark_versions}"
     else:
         versions = ""
-    out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
+    mode = checkpoint.mode.value.replace("_", " ")
+    out.print(f"{kind}, {mode}{versions}; planned {_name_newest(planned)}, committed {_name_newest(committed)}")
     damaged = [f"{path}: {damage}" for path, damage in checkpoint.damage.items()]
     for line in take_first_lines(damaged):
         out.print(make_styled(("damaged", "red"), f"  {line}"))

@@ -22,6 +22,7 @@ from lastgood.visible import take_excerpt, take_first_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.audit.logs import LogAudit
     from lastgood.query.history import Seam
     from lastgood.spark.audit import Audit, Difference, PartitionDifference
 
@@ -100,7 +101,7 @@ def verify(
         --key "id=cast(key as string)" --compare amount
 
     Without --data each source is compared whose offsets have an order; the others are named, and not known, and so is
-    a committed batch whose plan cannot be read.
+    a committed batch whose plan cannot be read, and what was read by an entry of a file source's log that is lost.
 
     Exit codes: 0 contiguous, or nothing lost, duplicated, changed or unknown; 1 something is; 20 no checkpoint; 38 no
     committed batch; 60-65 Kafka or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C,
@@ -179,6 +180,7 @@ def _verify_logs(target: str, output_format: str) -> int:
     for line in take_first_lines(map(_describe_refill, audit.refills)):
         out.print(line)
     _print_unread(audit.unread, out)
+    _print_input_files(audit, out)
     if not audit.batches and not audit.unread:
         out.print(make_styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
     untold = take_excerpt(audit.not_compared)
@@ -209,6 +211,25 @@ def _print_seams(found: Sequence[Seam], out: Console) -> None:
         out.print(make_styled((words[seam.condition], "red"), f"  batch {seam.batch_id}{_describe_seam_place(seam)}"))
     for line in seams.more:
         out.print(make_styled((line, "red")))
+
+
+def _print_input_files(audit: LogAudit, out: Console) -> None:
+    twice = take_excerpt(audit.files_twice)
+    for each in twice.shown:
+        first, second = each.entries
+        where = f"entries {first} and {second}" if first != second else f"entry {first}"
+        told = f"  {each.path}: {where} of sources/{each.source_id}"
+        out.print(make_styled(("a file read twice", "red"), told))
+    for line in twice.more:
+        out.print(make_styled((line, "red")))
+    gaps = take_excerpt(audit.not_listed)
+    for gap in gaps.shown:
+        first, end = gap.entries
+        named = f"entries {first} to {end - 1}" if end - first > 1 else f"entry {first}"
+        told = f": {named} of sources/{gap.source_id} missing or damaged: nobody can tell which files were read by that"
+        out.print(make_styled(("not known", "yellow"), told))
+    for line in gaps.more:
+        out.print(make_styled(("not known", "yellow"), f": {line}"))
 
 
 def _print_unread(batches: Iterable[int], out: Console) -> None:

@@ -17,7 +17,7 @@ from lastgood.checkpoint.contents import Checkpoint, Presence, take_log_in_mode
 from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch, parse_log_name
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
@@ -69,6 +69,18 @@ class BatchUnknownError(LastgoodError):
     condition = "BATCH_UNKNOWN"
     exit_code = 21
     retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLogFile:
+    """One file of a file source's log."""
+
+    log_id: int
+    entry: FileLogEntry[SourceFile]
+    is_compact: bool = False
+    """Whether it holds all entries before it as well."""
+    is_copy: bool = False
+    """Whether it is in the mirror; it may be an older version of that file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,27 +286,36 @@ class OpenQuery(JsonValue):
     def source_files(self, source_id: str) -> Iterator[SourceFile]:
         """Every input file that a file source is known to have planned, from its own log and from the mirror."""
         seen: set[SourceFile] = set()
-        for entry in self._source_entries(source_id):
-            for file in entry:
+        for each in self.source_entries(source_id):
+            for file in each.entry:
                 if file not in seen:
                     seen.add(file)
                     yield file
 
-    def _source_entries(self, source_id: str) -> Iterator[FileLogEntry[SourceFile]]:
+    def source_entries(self, source_id: str) -> Iterator[SourceLogFile]:
+        """The files of a file source's log that can be read, from its newest compaction on; then those of the mirror.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
         for source in self.checkpoint.sources:
             if source.name == source_id:
-                for log_id, entry in source.entries.items():
-                    found: object = entry
-                    if not isinstance(entry, FileLogEntry):  # a compact one that was too large to be read for nothing
+                since = source.listing.compact.newest or 0
+                for log_id in source.listing.ids:
+                    entry: object = source.entries.get(log_id)
+                    # Of a large log not all was read.
+                    if log_id >= since and not isinstance(entry, FileLogEntry):
                         file = self.location / f"{source.folder}/{source.entry_name(log_id)}"
-                        found = read_file(self.storage, file, parse_source_log_entry, limit=FILE_BYTES_MAX)
-                    if isinstance(found, FileLogEntry):
-                        yield found
+                        entry = read_file(self.storage, file, parse_source_log_entry, limit=FILE_BYTES_MAX)
+                    if isinstance(entry, FileLogEntry):
+                        yield SourceLogFile(log_id, entry, is_compact=log_id in source.listing.compact)
         for copy in self.copies:
-            if copy.path.startswith(f"{SOURCES}/{source_id}/"):
+            folder, _, name = copy.path.rpartition("/")
+            named = parse_log_name(name, compactible=True)
+            if folder == f"{SOURCES}/{source_id}" and named is not None:
                 parsed = parse_source_log_entry(copy.content)
                 if isinstance(parsed, FileLogEntry):
-                    yield parsed
+                    yield SourceLogFile(named.batch_id, parsed, is_compact=named.is_compact, is_copy=True)
 
 
 def look_for_left_behind(query: OpenQuery, keys: KeyRing = NO_KEYS) -> OpenQuery:

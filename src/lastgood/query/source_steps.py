@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import OffsetStep, Steps
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam
 from lastgood.sources.kinds import find_place, recognise_source
@@ -65,6 +65,11 @@ class SourceSteps:
             if source_id not in self._not_compared and _compare(self._steps, source_id, offset, offset) is _UNKNOWN
         ]
         return (*self._not_compared.values(), *alone)
+
+    @property
+    def read_up_to(self) -> Mapping[str, int]:
+        """Per file source the newest entry of its log that a batch has read."""
+        return {each: at.log_offset for each, at in self._at.items() if isinstance(at, FileOffset)}
 
     @property
     def names(self) -> Mapping[str, str]:

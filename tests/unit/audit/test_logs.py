@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from foreign import KINESIS, Lines
 
+from lastgood.audit.input_files import NotListed
 from lastgood.audit.logs import LogAudit, verify_logs
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.query.history import Seam
@@ -151,3 +152,52 @@ def test_a_new_query_on_a_source_that_is_not_kafka_is_not_known(tmp_path: Path) 
     found = verify_logs(resolve_target(str(checkpoint)))
     assert (found.is_contiguous, found.compared) == (None, {})
     assert found.not_compared == (NotCompared("0", "file", 0),)
+
+
+def test_a_lost_entry_of_the_log_of_a_file_source_is_not_known(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, FileInput()).run(5)
+    assert verify_logs(resolve_target(str(checkpoint))).is_contiguous is True
+    (checkpoint / "sources/0/1").write_bytes(b"")
+    (checkpoint / "sources/0/2").unlink()
+    found = verify_logs(resolve_target(str(checkpoint)))
+    assert (found.is_contiguous, found.not_listed) == (None, (NotListed("0", (1, 3)),))
+    assert found.to_json()["not_listed"] == [{"source": "0", "entries": [1, 3]}]
+    (checkpoint / "sources/0/4").unlink()
+    found = verify_logs(resolve_target(str(checkpoint)))
+    assert found.not_listed == (NotListed("0", (1, 3)), NotListed("0", (4, 5)))
+    shutil.rmtree(checkpoint / "sources")
+    found = verify_logs(resolve_target(str(checkpoint)))
+    assert found.not_listed == (NotListed("0", (0, 5)),)
+
+
+def test_entries_that_a_compaction_or_the_mirror_holds_are_known(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, FileInput()).run(13)
+    (checkpoint / "sources/0/3").unlink()
+    assert verify_logs(resolve_target(str(checkpoint))).is_contiguous is True
+    mirror(checkpoint)
+    (checkpoint / "sources/0/11").unlink()
+    assert verify_logs(resolve_target(str(checkpoint))).is_contiguous is True
+
+
+def test_entries_that_no_committed_batch_has_read_are_not_missed(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    query = CheckpointBuilder(checkpoint, FileInput())
+    query.run(3)
+    query.plan()
+    (checkpoint / "sources/0/3").unlink()
+    assert verify_logs(resolve_target(str(checkpoint))).is_contiguous is True
+
+
+def test_a_file_that_the_log_names_twice_was_read_twice(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, FileInput()).run(4)
+    first = (checkpoint / "sources/0/1").read_bytes().splitlines()[1]
+    third = checkpoint / "sources/0/3"
+    third.write_bytes(third.read_bytes().rstrip() + b"\n" + first + b"\n")
+    found = verify_logs(resolve_target(str(checkpoint)))
+    assert (found.is_contiguous, [each.entries for each in found.files_twice]) == (False, [(1, 3)])
+    later = first.replace(b'"timestamp":1790000001000', b'"timestamp":1790000001001')
+    third.write_bytes(third.read_bytes().replace(first, later))  # written again since, and read as another one
+    assert verify_logs(resolve_target(str(checkpoint))).is_contiguous is True

@@ -36,8 +36,8 @@ from lastgood.planning.pricing import (
     Reached,
     choose_weakest,
     find_ends,
-    judge_unresolved,
     judge_unasked,
+    judge_unresolved,
     price_batch,
     price_start,
 )
