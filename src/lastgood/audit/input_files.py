@@ -43,7 +43,7 @@ class InputFiles:
     twice: tuple[FileTwice, ...]
 
 
-def audit_input_files(query: OpenQuery, read_up_to: Mapping[str, int]) -> InputFiles:
+def check_input_files(query: OpenQuery, read_up_to: Mapping[str, int]) -> InputFiles:
     """Look at every entry of the logs that is left, in the checkpoint or in its mirror.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
-from lastgood.audit.input_files import FileTwice, NotListed, audit_input_files
+from lastgood.audit.input_files import FileTwice, NotListed, check_input_files
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
@@ -151,7 +151,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
             began = _find_initial(after.copies)
             found += find_seams_between(left, began)
             unknown += list_not_joined(left, began)
-    files = audit_input_files(query, steps.read_up_to)
+    files = check_input_files(query, steps.read_up_to)
     return LogAudit(
         walk.query,
         committed.first,

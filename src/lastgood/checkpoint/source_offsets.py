@@ -20,13 +20,14 @@ OFFSET_LATEST = -1
 OFFSET_EARLIEST = -2
 _NAMES = {OFFSET_LATEST: "latest", OFFSET_EARLIEST: "earliest"}
 
-_DELTA_VERSION_OF_BARRIERS = 3
+DELTA_VERSION_NEWEST = 3
 """Offsets of Delta from this version on can stand at a change of the schema."""
-_DELTA_VERSIONS = (1, _DELTA_VERSION_OF_BARRIERS)
+DELTA_VERSIONS = (1, DELTA_VERSION_NEWEST)
+"""Forms of Delta's offsets there are."""
 _ICEBERG_VERSIONS = (1,)
-"""Forms of offsets there are; what one of another form says, only a library that knows it can tell."""
-_DELTA_BEGINNING = -1
-"""What Delta writes for the beginning of a version."""
+"""The same of Iceberg; what one of another form says, only a library that knows it can tell."""
+DELTA_BEGINNING_WRITTEN = -1
+"""What Delta writes for the beginning of a version, in lines of version 1 alone."""
 DELTA_BEGINNING = -100
 """What it takes that for: the index below all others."""
 
@@ -135,7 +136,7 @@ class DeltaOffset:
 
         In a line of version 1 the beginning is written as -1, above the change of the schema, which is -20 and -19.
         """
-        is_beginning = self.source_version < _DELTA_VERSION_OF_BARRIERS and self.index == _DELTA_BEGINNING
+        is_beginning = self.source_version < DELTA_VERSION_NEWEST and self.index == DELTA_BEGINNING_WRITTEN
         return self.table_version, DELTA_BEGINNING if is_beginning else self.index
 
     def to_text(self) -> str:
@@ -258,7 +259,7 @@ def _parse_delta_offset(value: dict[str, Json]) -> DeltaOffset | None:
     table_id, starting = value.get("reservoirId"), value.get("isStartingVersion", False)
     if not is_long(source_version) or not is_long(version) or not is_long(index):
         return None
-    if not isinstance(table_id, str) or not isinstance(starting, bool) or source_version not in _DELTA_VERSIONS:
+    if not isinstance(table_id, str) or not isinstance(starting, bool) or source_version not in DELTA_VERSIONS:
         return None
     return DeltaOffset(source_version, table_id, version, index, starting)
 

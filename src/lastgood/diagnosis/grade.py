@@ -11,6 +11,7 @@ from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.query.missing import list_missing
 from lastgood.query.observation import make_views
+from lastgood.query.prediction.restart import Outcome
 
 
 class Grade(enum.IntEnum):
@@ -41,7 +42,7 @@ def choose_grade(report: Report) -> Grade:
         return Grade.SEALED
     if any(condition in OF_RECORDS for condition in errors):
         return Grade.LOSING
-    if errors:
+    if errors or report.restart.outcome in (Outcome.FAILS, Outcome.FAILS_AFTER_SINK):
         return Grade.DAMAGED
     if _may_have_lost(report):
         return Grade.DOUBTFUL

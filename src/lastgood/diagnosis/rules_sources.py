@@ -24,6 +24,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import name_partitions, select_positions, turn_ranges
 from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.observation import Observation
+from lastgood.query.prediction.delta_source import is_refused
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.refills import is_refill
 from lastgood.query.sink_batches import is_in_sinks
@@ -51,6 +52,10 @@ def find_sources(observed: Observation, restart: Restart) -> Iterator[Finding]:
         yield from _check_files(observed, restart, source_id, files)
     yield from _check_file_logs(observed)
     yield from find_files_again(observed)
+    if restart.stop is not None and is_refused(restart.stop):
+        found = {"because": restart.stop.because, "error": restart.stop.error}
+        effect = "The query cannot start."
+        yield Finding(conditions.SOURCE_OFFSET_REFUSED, restart.stop.subject, effect, found, observed.command("plan"))
     read = list_spans(observed.checkpoint)
     for stand in list_stands(observed.checkpoint):
         table = observed.tables.get(stand.source_id)

@@ -123,6 +123,18 @@ small files that entry grows to many megabytes, every tenth batch is slow, and t
 
 Fewer and larger files help, and so does a source that keeps no such list, such as a Delta table.""",
 )
+SOURCE_OFFSET_REFUSED = Condition(
+    "SOURCE_OFFSET_REFUSED",
+    Severity.ERROR,
+    "the offset of a Delta table in the plan is none that Delta takes",
+    """\
+Delta writes down which table it read (`reservoirId`), in which form the rest stands (`sourceVersion`, 1 or 3), a
+version and a place in it. It stops the query at its start where the form is another one, where both ends of a range are
+of two tables, and where `sourceVersion` 3 has the place -1, which only 1 has.
+
+Delta has written none of these. Put the plan back from the mirror or a backup. One that is not committed can be planned
+anew where no sink has it.""",
+)
 SOURCE_TABLE_REPLACED = Condition(
     "SOURCE_TABLE_REPLACED",
     Severity.ERROR,
@@ -164,6 +176,7 @@ CONDITIONS = (
     ORPHAN_UNREPLAYABLE,
     SOURCE_OFFSET_WENT_BACK,
     SOURCE_FILES_GONE,
+    SOURCE_OFFSET_REFUSED,
     SOURCE_TABLE_REPLACED,
     SOURCE_TABLE_GONE,
     SOURCE_VERSIONS_GONE,

@@ -221,8 +221,14 @@ def judge_unresolved(
         facts: What Kafka serves; None if it was not asked.
         recovery: The recovery that made it end there; None: somebody else.
     """
-    found = list_unresolved_ends(new, reached.least, reached.most or {}, facts, recovery)
-    return [(Guarantee.LOSSY if each.may_lose else Guarantee.AT_LEAST_ONCE, str(each)) for each in found]
+    found = []
+    for each in list_unresolved_ends(new, reached.least, reached.most or {}, facts, recovery):
+        if each.may_lose:
+            word = Guarantee.LOSSY
+        else:
+            word = Guarantee.AT_LEAST_ONCE
+        found.append((word, str(each)))
+    return found
 
 
 def _get_log_offset(offset: SourceOffset) -> int:

@@ -133,7 +133,12 @@ def test_offsets_that_stand_still_or_have_no_order_do_not_go_back(
     tmp_path: Path, before: SourceOffset, after: SourceOffset
 ) -> None:
     query(tmp_path, before, after, committed=2)
-    assert find(tmp_path) == []
+    assert [each for each in find(tmp_path) if each.condition.name != "SOURCE_OFFSET_REFUSED"] == []
+
+
+def test_plan_that_ends_in_another_table_than_it_begins_in_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, delta(9), delta(2, table="another"), committed=2)
+    assert told(find(tmp_path)) == [("SOURCE_OFFSET_REFUSED", ERROR)]
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,9 @@ from lastgood.query.sinks import SinkView
 from lastgood.query.source_logs import find_logs_behind
 from lastgood.query.stale_snapshots import find_stale_snapshots
 
+_NO_OFFSET = (VoidOffset, TextOffset)
+_SHOWN = 80
+
 
 def repair_newest_plan(work: Work) -> Repair | None:
     """The newest plan cannot be read.
@@ -45,9 +48,9 @@ def repair_newest_plan(work: Work) -> Repair | None:
     if listed <= standing.committed:
         raise refuse(
             standing,
-            f"the plan of batch {listed}, which is committed, cannot be read",
+            f"the plan of batch {listed}, which is committed, {_explain_unread(entry)[0]}",
             subject=path,
-            found=str(entry) if entry is not None else "a name that Spark does not open",
+            found=_explain_unread(entry)[1],
             expected="a mirror or a backup that holds it",
             effect="where the query stands is written nowhere else",
             next=standing.observed.command("backup list"),
@@ -55,14 +58,26 @@ def repair_newest_plan(work: Work) -> Repair | None:
     return retire_orphan(standing, listed, why, others)
 
 
+def _explain_unread(entry: OffsetEntry | Damage | None) -> tuple[str, str]:
+    """What is wrong with a plan, and what was found there."""
+    if isinstance(entry, OffsetEntry):
+        found = next(line for line in entry.sources if isinstance(line.offset, _NO_OFFSET))
+        return f"lacks the offset of source {found.source_id}", found.text[:_SHOWN]
+    if entry is None:
+        return "cannot be read", "a name that Spark does not open"
+    return "cannot be read", str(entry)
+
+
 def _lacks_offsets(standing: Standing, batch_id: int) -> bool:
     """Whether a source has lost its offset since the plan before: Spark would silently read its batch again."""
     newest, before = standing.plan(batch_id), standing.plan(batch_id - 1)
     if newest is None or before is None:
         return False
-    lines = ((line.offset, before.source(line.source_id)) for line in newest.sources)
-    none = (VoidOffset, TextOffset)
-    return any(isinstance(now, none) and then is not None and not isinstance(then.offset, none) for now, then in lines)
+    for line in newest.sources:
+        was = before.source(line.source_id)
+        if isinstance(line.offset, _NO_OFFSET) and was is not None and not isinstance(was.offset, _NO_OFFSET):
+            return True
+    return False
 
 
 def _remove_namesakes(folder: str, listing: LogListing, batch_id: int) -> Iterator[Edit]:

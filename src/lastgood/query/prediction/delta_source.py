@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.lines import is_long
+from lastgood.checkpoint.source_offsets import (
+    DELTA_BEGINNING_WRITTEN,
+    DELTA_VERSION_NEWEST,
+    DELTA_VERSIONS,
+    DeltaOffset,
+    JsonOffset,
+    SourceOffset,
+)
 from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve
+
+_FIELDS = {"sourceVersion", "reservoirId", "reservoirVersion", "index"}
+_OTHER_TABLE = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
+_FORM_TOO_NEW = "DELTA_INVALID_FORMAT_FROM_SOURCE_VERSION"
+_FORM_UNKNOWN = "DELTA_INVALID_SOURCE_VERSION"
+_BEGINNING_UNKNOWN = "assertion failed: Index should never be -1"
+_REFUSALS = (_OTHER_TABLE, _FORM_TOO_NEW, _FORM_UNKNOWN, _BEGINNING_UNKNOWN)
+
+
+def is_refused(stop: Stop) -> bool:
+    """Whether Delta stops at what a plan has for its offset, whatever the table is."""
+    return stop.subject.startswith(f"{OFFSETS}/") and stop.error in _REFUSALS
 
 
 def open_table(table: DeltaFacts) -> None:
@@ -15,6 +36,42 @@ def open_table(table: DeltaFacts) -> None:
     """
     if table.exists is False:
         raise StoppedError(Stop(StartStage.START, "DELTA_SCHEMA_NOT_SET", table.location, "there is no table"))
+
+
+def read_offset(offset: SourceOffset, path: str) -> None:
+    """Delta reads an offset, from what some file says of it.
+
+    Raises:
+        StoppedError: it is none that Delta takes.
+    """
+    error = _refuse_form(offset)
+    if error is not None:
+        raise StoppedError(Stop(StartStage.START, error, path, "Delta does not take this form of its offsets"))
+
+
+def require_same_table(start: SourceOffset, end: SourceOffset, path: str) -> None:
+    """Delta compares the table of both ends of a range with the one that it has.
+
+    Raises:
+        StoppedError: they are of two tables, of which it has one at most.
+    """
+    if isinstance(start, DeltaOffset) and isinstance(end, DeltaOffset) and start.table_id != end.table_id:
+        because = f"it ends in table {end.table_id}, and begins in {start.table_id}"
+        raise StoppedError(Stop(StartStage.START, _OTHER_TABLE, path, because))
+
+
+def _refuse_form(offset: SourceOffset) -> str | None:
+    """How Delta refuses what has the fields of its offsets and is none; None of what it is not known to refuse."""
+    if isinstance(offset, DeltaOffset):
+        return _BEGINNING_UNKNOWN if offset.place[1] == DELTA_BEGINNING_WRITTEN else None
+    if not isinstance(offset, JsonOffset) or not isinstance(offset.value, dict):
+        return None
+    version = offset.value.get("sourceVersion")
+    if not offset.value.keys() >= _FIELDS or not is_long(version):
+        return None
+    if version > DELTA_VERSION_NEWEST:
+        return _FORM_TOO_NEW
+    return _FORM_UNKNOWN if version not in DELTA_VERSIONS else None
 
 
 def read_range(
@@ -29,8 +86,7 @@ def read_range(
         StoppedError: the table cannot serve it.
     """
     if table.table_id is not None and table.table_id != end.table_id:
-        error, because = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", "it was created again"
-        raise StoppedError(Stop(StartStage.START, error, table.location, because))
+        raise StoppedError(Stop(StartStage.START, _OTHER_TABLE, table.location, "it was created again"))
     first = start or end
     answer = can_serve(table, first)
     latest = -1 if table.latest_version is None else table.latest_version

@@ -243,6 +243,7 @@ class _Start:
 
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
+            self._read_table_offsets(batch_id, end, before)
             table = self._observed.tables.get(source_id)
             if isinstance(end, DeltaOffset) and table is None:
                 self._unknowns.append(f"source {source_id}: what the Delta table still serves was not asked (--log)")
@@ -256,6 +257,12 @@ class _Start:
                     delta_source.explain_unseen_files(table, unread),
                 )
                 self._unknowns += [unknown for unknown in told if unknown is not None]
+
+    def _read_table_offsets(self, batch_id: int, end: SourceOffset, before: SourceOffset | None) -> None:
+        delta_source.read_offset(end, f"offsets/{batch_id}")
+        if before is not None:
+            delta_source.read_offset(before, f"offsets/{batch_id - 1}")
+            delta_source.require_same_table(before, end, f"offsets/{batch_id}")
 
     def _plan_kafka(self, committed: int) -> None:
         """What the source meets when it plans a batch; what is raised leaves a plan unless the topic is gone."""

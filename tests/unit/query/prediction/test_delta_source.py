@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,3 +134,33 @@ def test_where_no_batch_was_planned_and_no_source_has_noted_its_beginning_that_i
     (tmp_path / "metadata").unlink()
     never = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
     assert list_begun_by_options(never) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({"sourceVersion": 0}, "DELTA_INVALID_SOURCE_VERSION"),
+        ({"sourceVersion": -1}, "DELTA_INVALID_SOURCE_VERSION"),
+        ({"sourceVersion": 2}, "DELTA_INVALID_SOURCE_VERSION"),
+        ({"sourceVersion": 9}, "DELTA_INVALID_FORMAT_FROM_SOURCE_VERSION"),
+        ({"sourceVersion": 3}, "assertion failed: Index should never be -1"),
+        ({"reservoirId": "other"}, "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"),
+        ({"sourceVersion": 3, "index": -20}, None),
+        ({"sourceVersion": 3, "index": 0}, None),
+        ({"sourceVersion": "1"}, None),
+    ],
+)
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_offset_that_delta_does_not_take_stops_the_start(
+    tmp_path: Path, changed: dict[str, object], refused: str | None, batch: int, *, is_committed: bool
+) -> None:
+    plain = {"sourceVersion": 1, "reservoirId": "id", "index": -1, "isStartingVersion": False}
+    texts = [json.dumps({**plain, "reservoirVersion": n, **(changed if n == batch else {})}) for n in range(3)]
+    query = CheckpointBuilder(tmp_path, Lines(texts, None))
+    query.run(2)
+    query.plan()
+    if is_committed:
+        query.commit()
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    assert predict(Observation(checkpoint), SPARK_4_2).error == refused
