@@ -61,7 +61,9 @@ class LogAudit(JsonValue):
         """
         if self.seams:
             return False
-        return True if self.batches and not self.not_compared and not self.unread else None
+        if self.batches and not self.not_compared and not self.unread:
+            return True
+        return None
 
 
 class _Committed:

@@ -232,7 +232,9 @@ def find_unresolved_ends(
                 if shown < 0:
                     is_whole = facts is not None and facts.earliest.get(topic, {}).get(partition) == 0
                     is_told = is_whole or recovery is not None
-                    word = Guarantee.AT_LEAST_ONCE if is_told and at == OFFSET_EARLIEST else Guarantee.LOSSY
+                    word = Guarantee.LOSSY
+                    if is_told and at == OFFSET_EARLIEST:
+                        word = Guarantee.AT_LEAST_ONCE
                     if recovery is not None:
                         by = f", where recovery {recovery} has put it"
                     else:
