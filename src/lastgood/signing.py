@@ -121,7 +121,9 @@ class Signature(JsonValue):
             found = cls.from_json(told)
         except ShapeError:
             return None
-        return found if found.key and _HMAC.fullmatch(found.hmac) else None
+        if found.key and _HMAC.fullmatch(found.hmac):
+            return found
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +321,9 @@ def _parse_line(word: str) -> Key | None:
             key = Key(base64.b64decode(found[2], validate=True))
     except binascii.Error:
         return None
-    return key if found and key and len(key.secret) == SECRET_BYTES and key.id == found[1] else None
+    if found and key and len(key.secret) == SECRET_BYTES and key.id == found[1]:
+        return key
+    return None
 
 
 def _is_signed_by_one(

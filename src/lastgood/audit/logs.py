@@ -66,8 +66,9 @@ class LogAudit(JsonValue):
         """
         if self.seams or self.files_twice:
             return False
-        is_told = not (self.not_compared or self.unread or self.not_listed)
-        return True if self.batches and is_told else None
+        if self.not_compared or self.unread or self.not_listed or not self.batches:
+            return None
+        return True
 
 
 class _Committed:

@@ -132,7 +132,9 @@ def _name_stage(told: str) -> str:
         found = read_json(told)
     except ValueError:  # a line of somebody else's that begins so
         return told.strip()
-    return str(found["stage"]) if isinstance(found, Mapping) and "stage" in found else told.strip()
+    if isinstance(found, Mapping) and "stage" in found:
+        return str(found["stage"])
+    return told.strip()
 
 
 def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> str:

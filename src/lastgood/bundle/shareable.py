@@ -12,7 +12,9 @@ FREE_TEXT = frozenset(("message", "message_parameters", "traceback", "user_metad
 
 
 def _hide(name: str, text: str) -> str:
-    return HIDDEN if text and is_secret_name(name) else text
+    if text and is_secret_name(name):
+        return HIDDEN
+    return text
 
 
 _SHAREABLE: Final = values.Style(is_by_fields=True, text=redact, hidden=_hide, left_out=FREE_TEXT)

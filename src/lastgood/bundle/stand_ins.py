@@ -133,9 +133,13 @@ def _choose_like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candida
     wanted = see(raw)
     found = [(candidate, see(candidate)) for candidate in candidates]
     same = [candidate for candidate, seen in found if seen == wanted]
-    kinds = [_name_kind(each) for each in wanted]
-    similar = [candidate for candidate, seen in found if [_name_kind(each) for each in seen] == kinds]
+    kinds = _list_kinds(wanted)
+    similar = [candidate for candidate, seen in found if _list_kinds(seen) == kinds]
     return next(iter((*same, *similar)), _BINARY)
+
+
+def _list_kinds(seen: Iterable[object]) -> list[object]:
+    return [_name_kind(each) for each in seen]
 
 
 def _name_kind(seen: object) -> object:

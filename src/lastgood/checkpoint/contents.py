@@ -133,7 +133,9 @@ class Checkpoint:
     def spark_versions(self) -> SparkVersions | None:
         """Which Spark wrote the newest batch, as far as the confs that it pinned tell."""
         newest = self.newest_offsets
-        return newest.metadata.spark_versions if newest and newest.metadata else None
+        if newest and newest.metadata:
+            return newest.metadata.spark_versions
+        return None
 
     @property
     def shuffle_partitions(self) -> int | None:

@@ -53,7 +53,9 @@ def select_standing(copies: Iterable[Copy]) -> dict[str, Copy]:
 def _parse_planned_ms(copy: Copy) -> int:
     """Processing time of an entry of the offset log, which an edit keeps and a new plan does not; 0 of other files."""
     entry = parse_offset_entry(copy.content) if parse_batch(copy.path, OFFSETS) is not None else None
-    return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else 0
+    if isinstance(entry, OffsetEntry) and entry.metadata:
+        return entry.metadata.batch_timestamp_ms
+    return 0
 
 
 def _is_whole(copy: Copy) -> bool:

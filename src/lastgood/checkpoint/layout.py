@@ -230,7 +230,9 @@ def _classify_partition(operator: int, partition: int, folders: list[str], name:
 def parse_folder_number(name: str) -> int | None:
     """The number that a folder of the state is named by; None for any other name."""
     parsed = parse_log_name(name)
-    return parsed.batch_id if parsed and parsed.is_canonical else None
+    if parsed and parsed.is_canonical:
+        return parsed.batch_id
+    return None
 
 
 def parse_batch(path: str, log: str) -> int | None:

@@ -53,7 +53,9 @@ def _unpack_block(block: bytes, token: int, packed: int, size: int) -> bytes | N
     if len(block) != packed or not 0 < size <= min(1 << 10 + (token & 0x0F), BLOCK_BYTES_MAX):
         return None
     content = {RAW: block, PACKED: unpack_block(block, size)}.get(token & 0xF0)
-    return content if content is not None and len(content) == size else None
+    if content is not None and len(content) == size:
+        return content
+    return None
 
 
 def unpack_block(block: bytes, limit: int) -> bytes | None:

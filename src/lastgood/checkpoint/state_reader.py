@@ -72,10 +72,10 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
     ]
     stores = list(pool.map(lambda pair: _read_stores(storage, root, *pair), pairs))
     described = [found.result() for found in metadata]
-    found = [
-        StateOperator(number, what, path, tuple(s for group in stores for s in group if s.operator == number))
-        for number, (path, what) in zip(operators, described, strict=True)
-    ]
+    found = []
+    for number, (path, what) in zip(operators, described, strict=True):
+        own = tuple(store for group in stores for store in group if store.operator == number)
+        found.append(StateOperator(number, what, path, own))
     return [replace(each, schema=_read_operator_schema(storage, root, each, schemas[each.operator])) for each in found]
 
 

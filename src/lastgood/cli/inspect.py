@@ -345,4 +345,8 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     out.print(table)
     for line in (*part.more, *take_first_lines(_list_skews(sizes))):
         out.print(line)
-    out.print(f"{decimal(sum(store.size for store in sizes.stores))} of state in all" if sizes.stores else "no state")
+    if sizes.stores:
+        total = sum(store.size for store in sizes.stores)
+        out.print(f"{decimal(total)} of state in all")
+    else:
+        out.print("no state")

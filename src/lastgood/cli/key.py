@@ -168,7 +168,9 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
         else:
             after = found
         print_json({**found.to_json(signed=True), "left": [str(each.file) for each in (*after.wanted, *after.damaged)]})
-        return 1 if after.wanted or after.damaged else 0
+        if after.wanted or after.damaged:
+            return 1
+        return 0
     out = make_console()
     _print_files(found)
     if found.wanted and not yes and not _is_confirmed(found, count_by_purpose(found.wanted)):
@@ -180,7 +182,9 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
         after = found
     if not after.wanted and not after.damaged:
         out.print(f"All of it is signed by key {found.key}.")
-    return 1 if after.wanted or after.damaged else 0
+    if after.wanted or after.damaged:
+        return 1
+    return 0
 
 
 def _print(found: KeyList) -> None:

@@ -195,7 +195,10 @@ def _tell_bug(bug: Exception, arguments: list[str], *, is_debugging: bool) -> in
 
     if is_debugging or os.environ.get(_DEBUG):
         show_traceback(bug)
-    told = make_bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
+    verb = "lastgood"
+    if arguments and arguments[0] in VERBS:
+        verb = arguments[0]
+    told = make_bug_error(bug, verb)
     print_error(told, choose_format(arguments, os.environ))
     return told.exit_code
 

@@ -136,4 +136,6 @@ def plan(
 
 def _choose_exit_code(made: Plan) -> int:
     """A plan that was to be proven, and could not be, is for a person."""
-    return 0 if made.proof is None or made.proof.is_proven else _UNPROVEN
+    if made.proof is None or made.proof.is_proven:
+        return 0
+    return _UNPROVEN

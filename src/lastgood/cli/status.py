@@ -96,7 +96,9 @@ def status(
             _print_table(target, found, out)
             out.print(make_styled(str(reach), style="dim" if reach.is_whole else "yellow"))
             print_nothing_changed()
-        return 1 if any(each.grade >= Grade.UNREADABLE for each in found) else 0
+        if any(each.grade >= Grade.UNREADABLE for each in found):
+            return 1
+        return 0
     single = one(resolved, query=query, options=options, max_downtime_ms=max_downtime)
     if output_format == "json":
         print_json(single.to_json())

@@ -121,8 +121,9 @@ def verify(
     from lastgood.settings.target import resolve_target
 
     known = resolve_target(target)
-    kafka = kafka or (known.kafka.bootstrap if known.kafka else None)
-    kafka_config = kafka_config or (known.kafka.config if known.kafka else None)
+    if known.kafka:
+        kafka = kafka or known.kafka.bootstrap
+        kafka_config = kafka_config or known.kafka.config
     sink = sink or known.sink
     if kafka is None or sink is None:
         missing = [name for name, value in (("--kafka", kafka), ("--sink", sink)) if value is None]
@@ -303,7 +304,10 @@ def _list_facts(audit: Audit) -> dict[str, str]:
 def _format_offsets(difference: PartitionDifference) -> str:
     shown = [_format_range(begin, end) for begin, end in difference.ranges[:_RANGES_SHOWN]]
     left_out = len(difference.ranges) - len(shown) + difference.ranges_left_out
-    return ", ".join(shown) + (f" and {left_out:,} more ranges" if left_out else "")
+    told = ", ".join(shown)
+    if left_out:
+        told += f" and {left_out:,} more ranges"
+    return told
 
 
 def _format_range(begin: int, end: int) -> str:

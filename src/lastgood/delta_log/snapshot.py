@@ -78,7 +78,9 @@ def parse_checksum(version: int, raw: bytes, txn_id: str | None) -> TableSnapsho
         return None
     table = {"metaData": fields.get("metadata"), "protocol": fields.get("protocol")}
     found = _make_snapshot(version, [*({"txn": txn} for txn in transactions), table])
-    return None if isinstance(found, Damage) or found.metadata is None or found.protocol is None else found
+    if isinstance(found, Damage) or found.metadata is None or found.protocol is None:
+        return None
+    return found
 
 
 def parse_checkpoint(version: int, name: str, raw: bytes) -> TableSnapshot | Damage:

@@ -54,7 +54,9 @@ def _check_place(observed: Observation) -> Iterator[Finding]:
     if facts.table is not None:
         below = observed.checkpoint.location.removeprefix(facts.table.location).strip("/")
         is_hidden = below.startswith(("_", "."))
-        cleaned = "" if is_hidden or not find_traits(facts.table.kind).is_swept else ", or cleans it up,"
+        cleaned = ", or cleans it up,"
+        if is_hidden or not find_traits(facts.table.kind).is_swept:
+            cleaned = ""
         yield Finding(
             told.IN_TABLE_FOLDER,
             observed.location,

@@ -107,7 +107,9 @@ def find_where_to_read(observed: Observation, restart: Restart, topic: str, *, b
             if newer is not None and by_time:
                 record = newer[2].get(partition)
             is_told = record is not None and record.unknown is None and record.offset is not None
-            first = record.offset if record is not None and is_told else None
+            first = None
+            if record is not None and is_told:
+                first = record.offset
             up_to = min(each for each in (end, latest.get(partition, 0), first) if each is not None)
             found[partition] = max(found.get(partition, 0), up_to)
     return found

@@ -367,7 +367,9 @@ def _check_holes(observed: Observation) -> Iterator[Finding]:
         found = {"last_planned": newest, "missing": newest - 1}
         yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, observed.command("plan"))
     for log in (offsets, commits):
-        top = (log.newest or 0) - (1 if log is offsets else 0)
+        top = log.newest or 0
+        if log is offsets:
+            top -= 1
         missing = [batch_id for gap in log.ids.gaps for batch_id in gap[:_IDS_SHOWN] if batch_id < top]
         if log is commits and offsets.newest is not None:
             missing = [batch_id for batch_id in missing if batch_id < offsets.newest]

@@ -346,7 +346,9 @@ def _check_others(reading: SinkReading) -> Iterator[Finding]:
         return
     stands = {reading.committed, NONE if reading.orphan is None else reading.orphan} - {NONE}
     is_none = (reading.shows_none or bool(reading.possible_names)) and not candidates
-    level = Severity.WARNING if is_none and not stands.intersection(apps.values()) else Severity.INFO
+    level = Severity.INFO
+    if is_none and not stands.intersection(apps.values()):
+        level = Severity.WARNING
     effect = "If one of them is a former checkpoint of this application, what both have read is in the sink twice."
     if is_none and reading.done > NONE:
         effect = (

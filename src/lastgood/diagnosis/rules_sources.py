@@ -168,7 +168,9 @@ def _check_files(
             yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, None, Severity.INFO)
         else:
             rows = "no rows at all" if len(gone) == len(files) else "the rows of the others only"
-            when = "" if restart.batch == orphan and restart.stop is None else "As soon as it can run, "
+            when = "As soon as it can run, "
+            if restart.batch == orphan and restart.stop is None:
+                when = ""
             effect = f"{when}{'b' if when else 'B'}atch {orphan} runs with {rows}, and is committed without an error."
             yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, command)
     if changed := by_state[FileState.CHANGED]:
@@ -192,7 +194,9 @@ def _find_planned_up_to(observed: Observation, source_id: str) -> int:
     line = None
     if newest is not None:
         line = newest.source(source_id)
-    return line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else -1
+    if line is not None and isinstance(line.offset, FileOffset):
+        return line.offset.log_offset
+    return -1
 
 
 def _find_taken_for_done(observed: Observation, source_id: str) -> range:
@@ -200,7 +204,9 @@ def _find_taken_for_done(observed: Observation, source_id: str) -> range:
     checkpoint = observed.checkpoint
     plan = None if checkpoint.last_committed is None else checkpoint.offsets.entries.get(checkpoint.last_committed)
     line = plan.source(source_id) if isinstance(plan, OffsetEntry) else None
-    committed = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
+    committed = NONE
+    if line is not None and isinstance(line.offset, FileOffset):
+        committed = line.offset.log_offset
     for stand in list_stands(checkpoint):
         if stand.source_id == source_id and stand.is_rerun and isinstance(stand.start, FileOffset):
             return range(committed + 1, stand.start.log_offset + 1)
@@ -294,7 +300,9 @@ def _find_asked_from(newest: Span | None) -> DeltaOffset | None:
 def _check_versions(
     observed: Observation, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
 ) -> Iterator[Finding]:
-    unread = end if not stand.is_rerun or start is None else start
+    unread = end
+    if stand.is_rerun and start is not None:
+        unread = start
     evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}
     command = observed.command("inspect", "--batch", str(max(0, stand.batch_id - (not stand.is_rerun))))
     latest = -1 if table.latest_version is None else table.latest_version

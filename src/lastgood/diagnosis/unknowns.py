@@ -61,7 +61,9 @@ def _list_of_those_who_remember(observed: Observation) -> Iterator[str]:
 
 def _describe_due(observed: Observation) -> str:
     orphan = observed.checkpoint.orphan
-    return "holds what is committed, and no more" if orphan is None else f"has batch {orphan}"
+    if orphan is None:
+        return "holds what is committed, and no more"
+    return f"has batch {orphan}"
 
 
 def _list_of_sinks(observed: Observation) -> Iterator[str]:

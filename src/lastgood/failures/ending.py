@@ -129,7 +129,9 @@ def find_decisive_failure(records: Iterable[Record]) -> Failed | None:
     if crash.query_id is not None:
         return ends.get(crash.query_id, crash)
     is_of_a_query = any(str(each.class_name).endswith(".StreamingQueryException") for each in crash.failure.causes)
-    return last if is_of_a_query and last is not None else crash
+    if is_of_a_query and last is not None:
+        return last
+    return crash
 
 
 def has_failed(records: Iterable[Record], query_id: str | None) -> bool | None:

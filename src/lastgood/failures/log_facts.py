@@ -404,9 +404,10 @@ def _parse_sink(description: str) -> SinkFacts:
     else:
         word = take_simple_name(description.partition("@")[0])
     kind = _SINK_KINDS.get(word, word)
-    return SinkFacts(
-        description=description, kind=kind, location=found[2] if found and word in _SINKS_IN_PLACES else None
-    )
+    location = None
+    if found and word in _SINKS_IN_PLACES:
+        location = found[2]
+    return SinkFacts(description=description, kind=kind, location=location)
 
 
 def _merge_sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:

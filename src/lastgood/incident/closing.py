@@ -150,7 +150,9 @@ def close_incident(
         return incident
     # Which checkpoint an incident names lies in the lake; the one that was asked about does not.
     location = target.location
-    plan = started_by or (done[-1].plan if done else None)
+    plan = started_by
+    if plan is None and done:
+        plan = done[-1].plan
     first = _choose_first_batch(incident, plan)
     newest = find_newest_batch(storage.names(location / COMMITS) or ())
     if newest is None or newest < first:

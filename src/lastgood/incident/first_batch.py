@@ -114,7 +114,9 @@ def judge_number(plan: Plan | None, told: int, batch: FirstBatch) -> Judged:
         told: The number of the first batch that was seen.
         batch: The one that was promised.
     """
-    wanted = batch.number if plan is None or plan.promise.batch is None else plan.promise.batch
+    wanted = batch.number
+    if plan is not None and plan.promise.batch is not None:
+        wanted = plan.promise.batch
     if told < wanted:
         return Judged(f"the first new batch is {told}, and batch {wanted} was promised", is_kept=False)
     if batch.record.offsets is None and not batch.record.is_committed:
@@ -276,11 +278,14 @@ def _judge_sink(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_kn
         return Judged(f"{where} showed batch {number}, and it was taken back since", is_kept=False)
     if shown is Shown.ABSENT:
         return _make_missing(sink, where, number)
-    if not sink.traits.tells_batches:
-        cannot = "cannot tell"
-    else:
+    is_kept = None
+    if sink.traits.tells_batches:
         cannot = f"does not tell whether it shows batch {number}"
-    return Judged(f"{where} {cannot}: {sink.because}", is_kept=None if was_known or cannot != "cannot tell" else True)
+    else:
+        cannot = "cannot tell"
+        if not was_known:
+            is_kept = True
+    return Judged(f"{where} {cannot}: {sink.because}", is_kept=is_kept)
 
 
 def _make_missing(sink: SinkEvidence, where: str, number: int) -> Judged:

@@ -201,12 +201,16 @@ class Incident(JsonValue):
             return None
         told = self.cause
         why = told.get("because") or told.get("error")
-        name = told.get("condition") or told.get("class")
+        name: str | None = told.get("condition") or told.get("class")
         if why is not None:
             return why if name is None or name in why else f"{name}: {why}"
         if told.get("signal") is not None:
             return f"ended by {told['signal']}"
-        return name or (None if told.get("exit_code") is None else f"exit code {told['exit_code']}")
+        if name:
+            return name
+        if told.get("exit_code") is None:
+            return None
+        return f"exit code {told['exit_code']}"
 
     def to_bytes(self, signer: Signer = _UNASKED) -> bytes:
         """Its file, signed if there is a key."""

@@ -362,7 +362,9 @@ class _Leases:
             return
         file = self.file(number)
         found = self.storage.stat(file)
-        kind = "a folder" if found is not None and found.is_folder else "a pipe, a socket or a device"
+        kind = "a pipe, a socket or a device"
+        if found is not None and found.is_folder:
+            kind = "a folder"
         raise _make_invalid_error("what bears the name of a lease is no file", file, kind, "a file")
 
     def remove_below(self, number: int) -> None:

@@ -165,7 +165,9 @@ def _find_incident_damage(raw: bytes, incident: str) -> str | None:
 
 def _make_signed_backup(storage: Storage, signer: Signer, folder: Location, backup_id: str, raw: bytes) -> SignedFile:
     facts = parse_backup(raw)
-    damage = None if facts is not None and facts.id == backup_id else "it tells of no backup, or of another one"
+    damage = None
+    if facts is None or facts.id != backup_id:
+        damage = "it tells of no backup, or of another one"
     found = _make_signed_file(signer, BACKUP, (backup_id,), folder / f"{backup_id}.json", raw, damage)
     file = folder / f"{backup_id}.jsonl.gz"
     content = storage.read(file, limit=FILE_BYTES_MAX)
@@ -173,6 +175,8 @@ def _make_signed_backup(storage: Storage, signer: Signer, folder: Location, back
         return SignedFile(found.purpose, found.names, found.file, found.standing, found.by, "its content is gone")
     digest = compute_digest(decode_lines(decompress_lines(content, str(file))))
     is_same = found.told.get("sha256") == digest
-    standing = found.standing if is_same or found.standing is not SignatureStanding.SIGNED else SignatureStanding.WRONG
+    standing = SignatureStanding.WRONG
+    if is_same or found.standing is not SignatureStanding.SIGNED:
+        standing = found.standing
     told = {**found.told, "sha256": digest}
     return SignedFile(found.purpose, found.names, found.file, standing, found.by, found.damage, told)

@@ -337,7 +337,9 @@ def _make_settings(ivysettings_xml: str, repository: str | None) -> str:
 def _make_unavailable_error(modules: list[str], log: Path) -> JarsUnavailableError:
     said = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     reason = next((line for line in said if line and not line.startswith(("::", "...", "Picked up"))), "no reason")
-    named = ", ".join(modules[:_NAMED]) + (f" and {len(modules) - _NAMED} more" if len(modules) > _NAMED else "")
+    named = ", ".join(modules[:_NAMED])
+    if len(modules) > _NAMED:
+        named += f" and {len(modules) - _NAMED} more"
     return JarsUnavailableError(
         "JVM parts cannot be downloaded",
         subject=str(log),

@@ -80,7 +80,9 @@ class Server(abc.ABC):
     @property
     def pid(self) -> int | None:
         """Process id of the server, or None if it does not run."""
-        return self._child.pid if self._child is not None and self._child.ending is None else None
+        if self._child is not None and self._child.ending is None:
+            return self._child.pid
+        return None
 
     @property
     def port(self) -> int:

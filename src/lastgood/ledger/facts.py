@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lastgood.ledger.joining import choose_known, join_by, join_facts
-from lastgood.records.record import Progress
+from lastgood.records.record import Progress, RecordedSource
 
 Ends: TypeAlias = tuple[tuple[str, str], ...]
 """Source and end offset as Spark writes it, by source."""
@@ -83,7 +83,9 @@ class BatchFacts:
         """When it was; None if it was not, or nobody knows."""
         if self.is_progress_of_plan and self.progress is not None:
             return self.progress.recorded_at_ms
-        return self.commit.written_at_ms if self._is_commit_of_plan and self.commit is not None else None
+        if self._is_commit_of_plan and self.commit is not None:
+            return self.commit.written_at_ms
+        return None
 
     @property
     def batch_watermark_ms(self) -> int | None:
@@ -105,7 +107,9 @@ class BatchFacts:
     @property
     def starts(self) -> Mapping[str, str]:
         """Start offset of each source, as recorded of the plan that counts; empty where nobody recorded it."""
-        sources = self.progress.sources if self.progress and self.is_progress_of_plan else ()
+        sources: tuple[RecordedSource, ...] = ()
+        if self.progress and self.is_progress_of_plan:
+            sources = self.progress.sources
         return {str(at): source.start_offset for at, source in enumerate(sources) if source.start_offset is not None}
 
     @property

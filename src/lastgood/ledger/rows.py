@@ -84,7 +84,9 @@ def fit_row(table: sa.Table, row: Mapping[str, Any]) -> dict[str, Any]:
 def _fit_value(column: sa.Column[Any], value: Any) -> Any:
     if isinstance(column.type, sa.BigInteger | sa.Integer):
         return value if is_long(value) else None
-    return value if not isinstance(column.type, sa.Text) or isinstance(value, str) else None
+    if not isinstance(column.type, sa.Text) or isinstance(value, str):
+        return value
+    return None
 
 
 def _parse_offset(text: str | None) -> SourceOffset | Damage | None:

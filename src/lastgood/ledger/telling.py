@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -122,7 +122,9 @@ def _format_offset(offset: Any) -> str | None:
 
 def _list_topics(record: Progress) -> Iterable[TopicSeen]:
     for source in record.sources:
-        ids = source.topic_ids if isinstance(source.topic_ids, dict) and is_long(source.topic_ids_at_ms) else {}
+        ids: Mapping[str, Any] = {}
+        if isinstance(source.topic_ids, dict) and is_long(source.topic_ids_at_ms):
+            ids = source.topic_ids
         for topic, topic_id in ids.items():
             if isinstance(topic_id, str) and source.topic_ids_at_ms is not None:
                 yield TopicSeen(

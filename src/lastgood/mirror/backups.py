@@ -143,7 +143,9 @@ def list_backup_ids(storage: Storage, folder: Location) -> list[str]:
 def _read_backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup | None:
     """The backup whose file bears this name: what it says of its id must agree, since paths are made of that."""
     backup = parse_backup(storage.read(folder / f"{backup_id}.json", limit=FACTS_BYTES_MAX) or b"")
-    return backup if backup is not None and backup.id == backup_id else None
+    if backup is not None and backup.id == backup_id:
+        return backup
+    return None
 
 
 def parse_backup(raw: bytes) -> Backup | None:
@@ -153,11 +155,15 @@ def parse_backup(raw: bytes) -> Backup | None:
     except ValueError:
         return None
     numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
-    return backup if all(map(is_long, numbers)) and is_time_ms(backup.at_ms) else None
+    if all(map(is_long, numbers)) and is_time_ms(backup.at_ms):
+        return backup
+    return None
 
 
 def _drop_signature(told: Any) -> Any:
-    return {name: told[name] for name in told if name != SIGNATURE} if isinstance(told, dict) else told
+    if isinstance(told, dict):
+        return {name: told[name] for name in told if name != SIGNATURE}
+    return told
 
 
 def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:

@@ -57,7 +57,10 @@ def report(
         UsageError: nobody knows which checkpoint is meant; an option is not understood (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
-    config = (config or Config()) if target is None else target.config
+    if target is None:
+        config = config or Config()
+    else:
+        config = target.config
     target = _find_place(recovery, options, config) if target is None else target
     location = target.location
     storage = open_writable(location)
@@ -89,7 +92,9 @@ def _find_incident(storage: Storage, location: Location, wanted: str) -> Inciden
             return newest or ""
         last = read_incident(storage, location, incidents[-1])
         is_later = newest is not None and newest[:_SECOND] > last.id[:_SECOND] and newest not in last.recoveries
-        return newest if newest is not None and is_later else last
+        if newest is not None and is_later:
+            return newest
+        return last
     if wanted in incidents:
         return read_incident(storage, location, wanted)
     if wanted in known:

@@ -67,7 +67,9 @@ def prepare(
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
     launch = prepare_launch(pipeline.command, env)
     watches = {each: LogWatch(each) for each in checkpoints}
-    ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
+    ledger = pipeline.ledger
+    if not ledger and env.get(VARIABLE):
+        ledger = parse_place(env[VARIABLE])
     if not agent:
         return Prepared(
             pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start, go_on=go_on

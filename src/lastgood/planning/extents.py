@@ -156,7 +156,12 @@ class _Partition:
         lowest = None
         if spans:
             lowest = spans[0][0]
-        self.is_begin_known = began is not None or (lowest == 0 if spans else not earliest)
+        if began is not None:
+            self.is_begin_known = True
+        elif spans:
+            self.is_begin_known = lowest == 0
+        else:
+            self.is_begin_known = not earliest
         if lowest is None:
             if began is not None:
                 first = began

@@ -74,4 +74,6 @@ def describe_left_out(
 
 
 def _get_answered(observed: Observation) -> KafkaFacts | None:
-    return observed.kafka if observed.kafka is not None and observed.kafka.unknown is None else None
+    if observed.kafka is not None and observed.kafka.unknown is None:
+        return observed.kafka
+    return None

@@ -153,7 +153,9 @@ def _warn_of_expiry(standing: Standing) -> str | None:
         return None
     is_held = is_in_sinks(observed.checkpoint, observed.sinks)  # then what the orphan reads is there already
     for stand in list_stands(standing.checkpoint):
-        begins = stand.end if is_held and stand.is_rerun else stand.start
+        begins = stand.start
+        if is_held and stand.is_rerun:
+            begins = stand.end
         soon = find_expiring(get_topics(begins), facts, now_ms=observed.now_ms, within_ms=START_MS)
         for (topic, partition), room in soon.items():
             return f"{topic}-{partition} may lose what is unread before a start: {room.because}"

@@ -117,7 +117,8 @@ def _describe_draft(found: Draft, goal: Goal) -> str:
     else:
         changed = len(found.edits) + len(found.moves)
         what = "1 file changes" if changed == 1 else f"{changed} files change"
-    what += f", and the mark in {found.sinks[0].location}" if found.sinks else ""
+    if found.sinks:
+        what += f", and the mark in {found.sinks[0].location}"
     tells_start = GOAL_KINDS[goal.name].tells_start
     ground = None
     if found.rests_on:

@@ -85,7 +85,9 @@ class Standing:
     def kafka(self) -> KafkaFacts | None:
         """What the broker said; None if it was not asked or did not answer."""
         facts = self.observed.kafka
-        return facts if facts is not None and facts.unknown is None else None
+        if facts is not None and facts.unknown is None:
+            return facts
+        return None
 
     def plan(self, batch_id: int) -> OffsetEntry | None:
         """A plan that can be read."""

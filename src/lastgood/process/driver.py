@@ -50,7 +50,9 @@ class Interpreter:
     @property
     def java_minimum(self) -> int:
         """Oldest Java that its pyspark runs on."""
-        return _JAVA_MINIMUM_SPARK_3 if self.pyspark and self.pyspark.startswith("3.") else JAVA_MINIMUM
+        if self.pyspark and self.pyspark.startswith("3."):
+            return _JAVA_MINIMUM_SPARK_3
+        return JAVA_MINIMUM
 
     def __str__(self) -> str:
         """Versions, as a person says them."""
@@ -131,7 +133,9 @@ def _prepare_submit(command: Sequence[str], env: Mapping[str, str]) -> Launch:
         driver = None
         if on_path:
             driver = _probe(Path(on_path))
-    minimum = driver.java_minimum if driver and driver.pyspark else _JAVA_MINIMUM_SPARK_3
+    minimum = _JAVA_MINIMUM_SPARK_3
+    if driver and driver.pyspark:
+        minimum = driver.java_minimum
     java = find_java(env, minimum=minimum)
     ready = (str(submit), *command[1:])
     if driver is None:

@@ -261,7 +261,9 @@ def find_seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> li
             continue
         if previous is not None and record.batch_id != previous.batch_id + 1 and not is_sparse:
             found.append(Seam("UNKNOWN", record.batch_id))
-        before = previous.offsets if previous and isinstance(previous.offsets, OffsetEntry) else None
+        before = None
+        if previous and isinstance(previous.offsets, OffsetEntry):
+            before = previous.offsets
         if before and not _is_onward(before, record.offsets):
             found += _find_breaks(record.batch_id, find_source_reads(record.offsets, before), left)
         previous = record

@@ -58,7 +58,9 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
     known = bool(sinks) and not doubts
     shown = [sink.last_batch for sink in sinks]
     behind = min((batch for batch in shown if batch is not None), default=None)
-    sink = behind if known and None not in shown else None
+    sink = None
+    if known and None not in shown:
+        sink = behind
     proven = [sink for sink in sinks if sink.presumed_app_id is None]
     skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
     last_good, reasons = _find_last_good(checkpoint, sink, sink_shows_none=known and None in shown)

@@ -128,7 +128,9 @@ def _find_start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: Sour
 
 def _find_initial(checkpoint: Checkpoint, source_id: str) -> SourceOffset | None:
     log = next((log for log in checkpoint.sources if log.name == source_id), None)
-    return log.initial.offset if log and log.initial else None
+    if log and log.initial:
+        return log.initial.offset
+    return None
 
 
 def _find_offset_entry(checkpoint: Checkpoint, batch_id: int) -> OffsetEntry | None:

@@ -42,7 +42,9 @@ def find_unmarked(view: SinkView) -> Unmarked | None:
     rows = sink.unmarked
     if orphan is not None and is_open and not done:
         rows = _select_since(rows, view.get_planned_ms(orphan))
-    lacking = (*done, orphan) if orphan is not None and is_open else done
+    lacking = done
+    if orphan is not None and is_open:
+        lacking = (*done, orphan)
     if not (lacking and rows):
         return None
     is_fitting = orphan is not None and _are_as_many(rows, view.spans_of.get(orphan, ()))

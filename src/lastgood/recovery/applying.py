@@ -139,7 +139,9 @@ class Recovery(JsonValue):
 
     @property
     def _undo(self) -> str | None:
-        return self.undo_command if self.plan.steps and not self.undone else None
+        if self.plan.steps and not self.undone:
+            return self.undo_command
+        return None
 
 
 def apply_plan(  # noqa: PLR0913 - all but the first by name

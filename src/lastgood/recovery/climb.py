@@ -107,7 +107,9 @@ def decide_if_possible(decide: Callable[[], Decision | None], *, is_asked_for: b
     if decision is None:
         return None
     is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
-    return None if is_no_way and not is_asked_for else decision
+    if is_no_way and not is_asked_for:
+        return None
+    return decision
 
 
 def _has_batch(decision: Decision) -> bool:

@@ -200,7 +200,9 @@ class _Work:
         if waiting is not None:
             because = f"{because}, and {waiting.because}"
             return replace(waiting, because=because, error=waiting.error or error, failed=failed)
-        file = self._saved(decision.plan) if decision.plan is not None and decision.plan.steps else None
+        file = None
+        if decision.plan is not None and decision.plan.steps:
+            file = self._saved(decision.plan)
         return Decision(Verdict.PERSON, because, decision.plan, file, error=error, next=error.next, failed=failed)
 
     def decide(self) -> Decision:

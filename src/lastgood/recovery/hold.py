@@ -79,9 +79,12 @@ def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReaso
         except BlockingIOError as error:
             raise _make_held_error(location, os.pread(descriptor, 4096, 0)) from error
         with _explain_write_errors(lock_file):
+            # Safe: we hold the lock, the file was just seen to be one of ours (`_require_own`), and what it says of a
+            # holder is of one that has let go.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _encode_holder(work), 0)
         yield descriptor
+        # Safe: we still hold the lock, and it is our own name that goes.
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

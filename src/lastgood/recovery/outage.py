@@ -97,7 +97,10 @@ def decide_after_outage(outage: Outage, decide: Callable[[str, StartChoice], Dec
     if decision.verdict is not Verdict.PERSON:
         return decision
     because = f"{outage.because}: {decision.because}"
-    return replace(decision, because=because, next=decision.next or (None if decision.file else go_on))
+    command = decision.next
+    if not command and not decision.file:
+        command = go_on
+    return replace(decision, because=because, next=command)
 
 
 def _find_repaired_ms(storage: Storage, location: Location) -> int | None:

@@ -361,7 +361,9 @@ def _list_outside(plan: Plan, named: Named) -> Iterator[Outside]:
         if normalise_sink(text) not in ours:
             ours.add(normalise_sink(text))
             is_fenced = any(sink.location == text and sink.fence for sink in plan.sinks)
-            what = "commits to" if text in changed or is_fenced else "reads"
+            what = "reads"
+            if text in changed or is_fenced:
+                what = "commits to"
             yield Outside(f"it {what} {text}", "--allow-sink", text)
     if looked.kafka not in (None, evidence.kafka):
         yield Outside(f"it asks Kafka at {looked.kafka}", "--kafka", str(looked.kafka))

@@ -77,8 +77,10 @@ def recall_whereabouts(recovery: str) -> Location | None:
 def recall_evidence(recovery: str) -> EvidenceOptions:
     """Where else was looked from here for a recovery or an incident; nothing if this machine does not remember it."""
     words = _recall(recovery).get("evidence")
+    if not isinstance(words, list):
+        words = []
     try:
-        return parse_options([str(word) for word in words] if isinstance(words, list) else [])
+        return parse_options([str(word) for word in words])
     except UsageError:
         return EvidenceOptions()
 

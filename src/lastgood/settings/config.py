@@ -266,12 +266,15 @@ def choose_pipeline(config: Config, name: str | None) -> Pipeline:
         )
     if name not in pipelines:
         near = _suggest_nearest(name, pipelines, "{}")
+        words: tuple[object, ...] = ()
+        if path != Path(CONFIG_NAME):
+            words = ("--config", path)
         raise UsageError(
             f"there is no pipeline '{name}'",
             subject=str(path),
             found=f"pipelines {known}",
             expected=f"[pipeline.{name}]",
-            next=near and format_command_line("run", near, *(() if path == Path(CONFIG_NAME) else ("--config", path))),
+            next=near and format_command_line("run", near, *words),
         )
     return pipelines[name]
 

@@ -68,7 +68,9 @@ def require_account(connection: str, host: str) -> None:
     account, endpoint = host.partition(".")[0], told.get("blobendpoint", "")
     place = urlsplit(endpoint).hostname or f"{account}.blob.{told.get('endpointsuffix', 'core.windows.net')}"
     is_azure = ".blob." in place  # any other is a place that somebody chose: an emulator, a domain of one's own
-    named = told.get("accountname") or (place.partition(".")[0] if endpoint and is_azure else None)
+    named = told.get("accountname") or None
+    if not named and endpoint and is_azure:
+        named = place.partition(".")[0]
     if named != account or (is_azure and place != host):
         raise make_account_mismatch_error(
             f"a connection string for {named or 'an account without a name'} at {place}", host

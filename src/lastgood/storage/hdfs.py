@@ -114,7 +114,10 @@ def make_webhdfs_settings(
         if "port" in given:
             addresses = [f"{address.partition(':')[0]}:{given['port']}" for address in addresses]
     else:
-        addresses = [authority if ":" in authority or "port" not in given else f"{authority}:{given['port']}"]
+        address = authority
+        if ":" not in authority and "port" in given:
+            address = f"{authority}:{given['port']}"
+        addresses = [address]
     default = HTTPS_PORT if is_https else HTTP_PORT
     parted = (address.partition(":") for address in addresses)
     pairs = [(host, int(port or default)) for host, _, port in parted]
@@ -214,7 +217,8 @@ class _Dependable:
             except (ConnectionError, TimeoutError) as error:
                 if method.upper() != "GET" and not isinstance(error, UnreachedError):
                     raise  # it may have happened: never ask another one to do it again
-                failure = error if failure is None or isinstance(failure, StandbyError) else failure
+                if failure is None or isinstance(failure, StandbyError):
+                    failure = error
             else:
                 self._namenodes = (namenode, *(other for other in self._namenodes if other != namenode))
                 return answer

@@ -186,7 +186,10 @@ class Tree:
             return self._root, _split_path(path[len(self._root) + 1 :])
         if path == self._work or path.startswith(f"{self._work}/"):
             above, _, name = self._work.rpartition("/")
-            return above or "/", (name, *_split_path(path[len(self._work) + 1 :])) if path != self._work else (name,)
+            below: tuple[str, ...] = ()
+            if path != self._work:
+                below = _split_path(path[len(self._work) + 1 :])
+            return above or "/", (name, *below)
         return None
 
     def _folder(self, base: str, parts: tuple[str, ...], *, make: bool) -> _Held:

@@ -420,7 +420,9 @@ class Supervisor:
     def _ended(self, child: Child, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
         is_failure = cause is not None and not self._stop.is_set()
         error = cause.line if cause is not None else None
-        failure = cause.cls.value if cause is not None and is_failure else None
+        failure = None
+        if cause is not None and is_failure:
+            failure = cause.cls.value
         return events.Ended(
             at=at,
             exit_code=ending.exit_code,

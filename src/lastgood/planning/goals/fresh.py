@@ -129,7 +129,9 @@ def _draft_before_first(work: Work, standing: Standing, goal: FreshGoal, wanted:
             effect="a plan without them would make Spark go by its oldest defaults",
             next=standing.observed.command("backup list"),
         )
-    query_id = asked_as if asked_as is not None and not _is_known(standing) else goal.new_query_id
+    query_id = goal.new_query_id
+    if asked_as is not None and not _is_known(standing):
+        query_id = asked_as
     if query_id is None:
         raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
     observed = see_as(standing.observed, query_id, asked_as=asked_as)

@@ -427,11 +427,14 @@ def _require_agreement(standing: Standing) -> None:
     stands = range(standing.committed, standing.planned + 1)
     apart = [shown for shown in standing.shown if shown is not None and shown not in stands]
     if apart:
+        expected = f"batch {standing.committed}"
+        if standing.has_orphan:
+            expected += f" or {standing.planned}"
         raise refuse(
             standing,
             f"a sink shows batch {apart[0]}, and the logs stand at batch {standing.committed}",
             found="; ".join(standing.marks()),
-            expected=f"batch {standing.committed}" + (f" or {standing.planned}" if standing.has_orphan else ""),
+            expected=expected,
             next=standing.observed.command("diagnose"),
         )
 

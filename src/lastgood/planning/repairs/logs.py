@@ -210,7 +210,9 @@ def repair_source_logs(work: Work) -> Repair | None:
     if work.standing.runs:
         name = next(iter(find_logs_behind(work.standing.checkpoint)), None)
     else:
-        name = stop.subject.split("/")[1] if stop and stop.subject.startswith(f"{SOURCES}/") else None
+        name = None
+        if stop and stop.subject.startswith(f"{SOURCES}/"):
+            name = stop.subject.split("/")[1]
     if name is None:
         return None
     folder = f"{SOURCES}/{name}"

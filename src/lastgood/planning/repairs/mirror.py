@@ -71,7 +71,9 @@ class _Further:
         lacking = [*held, *range(max(standing.committed, standing.planned) + 1, committed + 1)]
         found = cls(planned, committed, tuple(range(standing.planned + 1, planned + 1)), tuple(lacking))
         is_more = bool(found.plans or found.commits) and commits.keys() >= set(lacking)
-        return found if is_more and _is_same(work) and _is_of_same_sources(standing, plans, found.plans) else None
+        if is_more and _is_same(work) and _is_of_same_sources(standing, plans, found.plans):
+            return found
+        return None
 
 
 def _list_offset_entries(mirror: Mapping[str, bytes], after: int) -> dict[int, OffsetEntry]:

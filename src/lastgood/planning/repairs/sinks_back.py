@@ -75,7 +75,9 @@ def renew_mark(work: Work) -> Repair | None:
     repair = Repair((), sinks=edits, rests_on=(*lines, until), keeps_state=True)
     then = work.with_repair(repair).standing
     runs_on = then.restart.outcome is Outcome.RERUNS and then.restart.next_stop is None
-    return repair if then.recognises_orphan and runs_on else None
+    if then.recognises_orphan and runs_on:
+        return repair
+    return None
 
 
 def run_again(work: Work) -> Repair | None:
@@ -86,7 +88,9 @@ def run_again(work: Work) -> Repair | None:
     """
     standing = work.standing
     batch_id, restart = standing.planned, standing.restart
-    stop = restart.next_stop or (restart.stop if restart.stop and is_about_skipping(restart.stop) else None)
+    stop = restart.next_stop
+    if stop is None and restart.stop is not None and is_about_skipping(restart.stop):
+        stop = restart.stop
     if stop is None or not standing.has_orphan or restart.batch != batch_id or batch_id not in standing.shown:
         return None
     if not standing.observed.is_stateful:

@@ -137,7 +137,11 @@ class LogReading:
         others = (entries[batch_id] for batch_id in sorted(entries, reverse=True) if batch_id != self.committed)
         newest = entries.get(self.committed or 0)
         wanted = next((other.version for other in others if isinstance(other, CommitEntry)), None)
-        return wanted or (newest.version if isinstance(newest, CommitEntry) else 1)
+        if wanted:
+            return wanted
+        if isinstance(newest, CommitEntry):
+            return newest.version
+        return 1
 
     def require_metadata(self, batch_id: int, *, is_run: bool = False) -> None:
         """Without its metadata a batch has no watermark tracker.

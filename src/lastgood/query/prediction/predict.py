@@ -217,7 +217,9 @@ class _Start:
         self._commit(batch)
         self._plan_after(batch)
         ahead = self._committed is not None and self._committed > batch
-        because = f"batch {batch} is planned and not committed" + (", a later one is" if ahead else "")
+        because = f"batch {batch} is planned and not committed"
+        if ahead:
+            because += ", a later one is"
         return Restart(self._spark, Outcome.RERUNS, batch, because)
 
     # What a batch reads.

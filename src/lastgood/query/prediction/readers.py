@@ -28,4 +28,6 @@ def find_newest_reading(observed: Observation) -> SparkVersion:
     versions = find_log_versions(observed)
     needed = (_READS_OFFSETS.get(versions["offsets"] or 1), _READS_COMMITS.get(versions["commits"] or 1))
     readers = [spark for spark in SPARK_VERSIONS if all(one is not None and spark >= one for one in needed)]
-    return readers[-1] if readers else SPARK_VERSIONS[-1]
+    if readers:
+        return readers[-1]
+    return SPARK_VERSIONS[-1]

@@ -70,4 +70,7 @@ def _describe_end(restart: Restart) -> str:
     outcome = f"Spark {restart.spark} {restart.outcome.value}"
     if restart.error is None:
         return f"{outcome}, batch {restart.batch}"
-    return f"{outcome}: {restart.error}" + (", and leaves its plan behind" if restart.leaves_orphan else "")
+    told = f"{outcome}: {restart.error}"
+    if restart.leaves_orphan:
+        told += ", and leaves its plan behind"
+    return told

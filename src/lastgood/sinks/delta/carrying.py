@@ -196,10 +196,13 @@ class CarriedDeltaStep(Carrying):
         )
         gone = [path for path, answer in zip(paths, answers, strict=True) if answer.or_raise() is None]
         if gone:
+            found = f"no {gone[0]}"
+            if len(gone) > 1:
+                found += f" and {len(gone) - 1} more"
             raise UndoRefusedError(
                 "files that would be shown again were deleted, as VACUUM does",
                 subject=self._step.path,
-                found=f"no {gone[0]}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else ""),
+                found=found,
                 effect="nothing has been changed",
             )
 

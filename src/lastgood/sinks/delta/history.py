@@ -189,7 +189,9 @@ class _Walk:
         if not (commit.is_replacing or commit.operation == DELETE):
             return
         gone, held = self._holders.find_gone(commit), self._holders.versions
-        why = _explain_replaced(commit, self._holders) if gone and gone == held else None
+        why = None
+        if gone and gone == held:
+            why = _explain_replaced(commit, self._holders)
         if commit.operation == DELETE and not commit.added and gone and min(gone) > min(held) and max(held) in gone:
             why = f"version {commit.version} deleted all that the newest batches had written"
         if why is None:

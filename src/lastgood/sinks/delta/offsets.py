@@ -252,7 +252,9 @@ def _find_only(row: Mapping[str, Any], column: str, rows: int | None) -> Any:
     if given is not None:
         return given
     low, high = row.get(f"min.{column}"), row.get(f"max.{column}")
-    return low if rows and low == high and row.get(f"null_count.{column}") == 0 else None
+    if rows and low == high and row.get(f"null_count.{column}") == 0:
+        return low
+    return None
 
 
 def _require_columns(table: Location, columns: OffsetColumns, types: Mapping[str, str]) -> None:

@@ -376,7 +376,9 @@ def _list_beside(log: TableLog, app_id: str) -> tuple[str, ...]:
 def _find_creation_ms(log: TableLog) -> int | None:
     """When the table was made; None where it does not say, or was made of rows that were there before."""
     is_brought = any(each.brings_rows for each in log.commits)
-    return None if is_brought or log.metadata is None else log.metadata.created_at_ms
+    if is_brought or log.metadata is None:
+        return None
+    return log.metadata.created_at_ms
 
 
 def _list_unmarked(log: TableLog, history: History, batch_id: int | None) -> tuple[UnmarkedRows, ...]:

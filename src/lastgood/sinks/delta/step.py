@@ -79,7 +79,9 @@ class DeltaStep(Step):
         if self.renews:
             kept = "the history of the table keeps both"
             return f"make the mark of batch {self.batch} in {self.table} as old as it was, by one more version: {kept}"
-        what = "put the mark" if self.uses_up or not self.versions else "put rows and mark"
+        what = "put rows and mark"
+        if self.uses_up or not self.versions:
+            what = "put the mark"
         return f"{what} of batch {self.mark.version} back into {self.table}, by one more version"
 
     @property

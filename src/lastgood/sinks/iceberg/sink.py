@@ -129,7 +129,9 @@ def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     snapshots = [snapshot for found in listed if isinstance(found, dict) and (snapshot := _parse_snapshot(found))]
     heads = {name: ref.get("snapshot-id") for name, ref in refs.items() if isinstance(ref, dict)}
     current = fields.get("current-snapshot-id")
-    current_snapshot_id = current if is_long(current) and current >= 0 else None
+    current_snapshot_id = None
+    if is_long(current) and current >= 0:
+        current_snapshot_id = current
     numbered_heads = {name: head for name, head in heads.items() if is_long(head)}
     log = fields.get("metadata-log")
     files = [fields, *(log if isinstance(log, list) else [])]
@@ -321,7 +323,9 @@ def _find_creation_ms(metadata: IcebergMetadata, line: Sequence[Snapshot]) -> in
         return metadata.written_at_ms if not metadata.snapshots else None
     first = line[-1]
     is_brought = first.batch_id is None and first.row_count != 0
-    return None if is_brought or not first.is_first else first.timestamp_ms
+    if is_brought or not first.is_first:
+        return None
+    return first.timestamp_ms
 
 
 def _make_batch(snapshot: Snapshot, *, is_live: bool | None) -> CommittedBatch:

@@ -139,7 +139,10 @@ def _list_python_causes(error: BaseException | None) -> list[dict[str, Any]]:
             inner = _list_java_causes(java)
         if inner:
             return causes + inner
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        following = error.__cause__
+        if following is None and not error.__suppress_context__:
+            following = error.__context__
+        error = following
     return causes
 
 

@@ -130,6 +130,8 @@ class RecordFileWriter:
     def _take_back(self, descriptor: int) -> None:
         """After half a write: leave whole lines; where that fails, leave the file."""
         try:
+            # Safe: it is our own file, created where none was, and nobody else writes to it; up to here it holds whole
+            # lines, and beyond there is the half of one that is not told as written.
             os.ftruncate(descriptor, self._size)
         except OSError:
             self.close()
