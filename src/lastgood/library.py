@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
-from lastgood.errors import LastgoodError
+from lastgood.errors import LastgoodError, UsageError
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
@@ -29,6 +29,7 @@ from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal,
 from lastgood.planning.pinned_confs import make_conf
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
+from lastgood.query.windows import COMPLETE, UPDATE
 from lastgood.recovery import applying as _apply
 from lastgood.recovery import plans as _plan
 from lastgood.recovery.applying import Recovery
@@ -94,6 +95,8 @@ class Recompute:
 
     appends_windows: bool = False
     """You say that it is one windowed aggregation with a watermark, in output mode append, where nothing tells."""
+    output_mode: str | None = None
+    """`complete` or `update`: you say that it is one aggregation which writes so, where nothing tells."""
     window_ms: int | None = None
     """You say that no window is longer, so that older events need not be read again; None: all are."""
     max_clock_skew_ms: int | None = None
@@ -335,7 +338,16 @@ def _choose_goal(goal: Goal | None) -> tuple[str, StartChoice]:
 
 def _make_window_choice(goal: Goal | None) -> WindowChoice:
     if isinstance(goal, Recompute):
-        return WindowChoice(goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms, goal.max_replay)
+        if goal.output_mode not in (None, COMPLETE, UPDATE):
+            raise UsageError(
+                "no such output mode",
+                subject="output_mode",
+                found=repr(goal.output_mode),
+                expected=f"{COMPLETE} or {UPDATE}; for append appends_windows",
+            )
+        return WindowChoice(
+            goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms, goal.max_replay, goal.output_mode
+        )
     return WindowChoice()
 
 

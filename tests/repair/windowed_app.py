@@ -50,11 +50,15 @@ def append_once(frame, batch_id, table):
 
 def start(spark, told):
     """One start of the application, to its end: all that there is to be read."""
+    return run(spark, told, application)
+
+
+def run(spark, told, begin):
     for name, value in told["conf"].items():
         spark.conf.set(name, value)
     try:
         with recording(spark, told.get("ledger")):
-            application(spark, told).awaitTermination()
+            begin(spark, told).awaitTermination()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         return {"error": str(error)[:4000]}
     return {"error": None}

@@ -38,6 +38,8 @@ class Windows:
     """Of Kafka; empty: a folder of files."""
     events: list[list[dict[str, Any]]] = field(default_factory=list)
     """By the file that holds them."""
+    script: Path = SCRIPT
+    """The application."""
 
     @property
     def checkpoint(self) -> Path:
@@ -57,14 +59,14 @@ class Windows:
 
     def _start(self, checkpoint: str, table: str, code: str, more: Mapping[str, Any]) -> Any:
         told = {"code": code, "conf": dict(self.conf), "sink": self.sink, **self._named(checkpoint, table), **more}
-        return self.spark.call(SCRIPT, "start", **told)["error"]
+        return self.spark.call(self.script, "start", **told)["error"]
 
     def _named(self, checkpoint: str, table: str) -> dict[str, Any]:
         places = {"checkpoint": str(self.folder / checkpoint), "table": str(self.folder / table)}
         return {**places, **(self.source or {"input": str(self.folder / "input")})}
 
     def rows(self, table: str = "table") -> list[tuple[str, int, int | None]]:
-        found = self.spark.call(SCRIPT, "rows", sink=self.sink, table=str(self.folder / table))["rows"]
+        found = self.spark.call(self.script, "rows", sink=self.sink, table=str(self.folder / table))["rows"]
         return sorted((start, count, total) for start, count, total in found)
 
 

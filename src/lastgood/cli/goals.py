@@ -147,6 +147,11 @@ _OPTIONS = (
         help="recompute: you say that it is one windowed aggregation with a watermark, in output mode append.",
     ),
     click.option(
+        "--output-mode",
+        type=click.Choice(["complete", "update"]),
+        help="recompute: you say that it is one aggregation, and that it writes in this output mode.",
+    ),
+    click.option(
         "--window",
         "window_ms",
         type=DURATION,
@@ -226,6 +231,7 @@ def add_goal_options(command: _F) -> _F:
         start_key: str | None,
         takes_any_number: bool,
         appends_windows: bool,
+        output_mode: str | None,
         window_ms: int | None,
         clock_skew_ms: int | None,
         max_replay: int | None,
@@ -254,7 +260,7 @@ def add_goal_options(command: _F) -> _F:
             spark,
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
-            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms, max_replay),
+            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms, max_replay, output_mode),
             conf=make_conf(
                 shuffle_partitions,
                 state_store,

@@ -73,7 +73,8 @@ def plan(
     output mode is the sink; where none does, --appends-windows says it. The application may be changed on the way, but
     for the length of its windows and how they slide. With --window, which says how long these are, only what can still
     count is read again: a ledger tells after which batch that begins, else --max-clock-skew says how well the times of
-    the topic fit those of the events.
+    the topic fit those of the events. In output mode complete any one aggregation can be made anew, and its result is
+    written whole once more; in update what the state holds is sent again. --output-mode says it where no sink does.
 
     Since the state is made anew, it may be kept otherwise from then on: with --shuffle-partitions, --state-store and
     --conf the log pins another value, by which Spark goes whatever the application sets. --conf takes

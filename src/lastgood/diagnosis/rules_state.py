@@ -18,7 +18,7 @@ from lastgood.query.prediction.state_load import is_about_format, is_about_singl
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.stale_snapshots import find_stale_snapshots
-from lastgood.query.windows import is_windowed
+from lastgood.query.windows import can_make_anew
 
 _SHOWN = 20
 
@@ -214,7 +214,7 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
 
 def make_recompute_command(observed: Observation) -> str | None:
     """The command that plans to make the state anew; None where nothing tells that this can be done."""
-    if is_windowed(observed).is_so:
+    if can_make_anew(observed):
         return observed.command("plan", "--goal", "recompute")
     return None
 

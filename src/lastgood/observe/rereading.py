@@ -36,6 +36,8 @@ class WindowChoice:
     """How much later than Kafka has a record its event may be; None: nothing is said of it."""
     max_replay: int | None = None
     """How many offsets and files may be read again at most; None: however many."""
+    output_mode: str | None = None
+    """That it is one aggregation in output mode `complete` or `update`, where nothing tells."""
 
     @property
     def is_said(self) -> bool:
@@ -49,6 +51,8 @@ class WindowChoice:
             words += ["--window", f"{self.length_ms}ms"]
         if self.clock_skew_ms is not None:
             words += ["--max-clock-skew", f"{self.clock_skew_ms}ms"]
+        if self.output_mode is not None:
+            words += ["--output-mode", self.output_mode]
         if self.max_replay is not None:
             words += ["--max-replay", f"{self.max_replay}"]
         return tuple(words)

@@ -188,7 +188,8 @@ def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         if kind.begins is Begins.WITHOUT_STATE:
             rereading = choose_rereading(options.windows, found)
-            return replace(rereading, conf=options.conf, max_replay=options.windows.max_replay)
+            windows = options.windows
+            return replace(rereading, conf=options.conf, max_replay=windows.max_replay, output_mode=windows.output_mode)
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*choose_offsets(where, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,62 @@ def test_no_word_stands_against_what_the_files_tell(tmp_path: Path) -> None:
     assert "Complete" in (caught.value.found or "")
 
 
+def written_in(mode: str) -> SinkEvidence:
+    """A table that was written in another output mode."""
+    table = append(2)
+    return replace(table, batches=tuple(replace(each, output_mode=mode) for each in table.batches))
+
+
+def test_table_that_is_written_whole_is_written_whole_once_more(tmp_path: Path) -> None:
+    found = recomputed(tmp_path, windowed(tmp_path, 3, key={}), written_in("Complete"))
+    assert (found.guarantee, len(found.renewed)) == (EXACT, 2)
+    assert offsets(found, "offsets/2") == {"orders": {0: 0, 1: 0}}
+    assert any("order of rows" in line for line in found.rests_on)
+    assert not any("windows" in line for line in found.rests_on)
+
+
+def test_aggregation_without_a_key_has_its_state_in_one_partition(tmp_path: Path) -> None:
+    sizes = windowed(tmp_path, 3)
+    shutil.rmtree(tmp_path / "state/0/1")
+    sizes = {path: size for path, size in sizes.items() if not path.startswith("state/0/1/")}
+    none = b'{"type":"struct","fields":[]}'
+    schema = (tmp_path / "state/0/0/_metadata/schema").read_bytes()
+    length = int.from_bytes(schema[4:6])
+    (tmp_path / "state/0/0/_metadata/schema").write_bytes(
+        schema[:4] + len(none).to_bytes(2) + none + schema[6 + length :]
+    )
+    found = recomputed(tmp_path, sizes, written_in("Complete"))
+    assert [each.path for each in found.renewed] == ["state/0/0/3.snapshot"]
+
+
+def test_what_is_updated_is_sent_again(tmp_path: Path) -> None:
+    goal = RecomputeGoal(output_mode="update")
+    found = drafted(facts(tmp_path, windowed(tmp_path, 3, key={}), fence(2)), goal)
+    assert found.guarantee is TWICE
+    assert any("upserts by key" in line for line in found.rests_on)
+
+
+def test_state_that_holds_everything_is_made_of_everything(tmp_path: Path) -> None:
+    later = {"0": '{"orders":{"0":5,"1":5}}'}
+    sizes = windowed(tmp_path, 3)
+    for sink, goal in (
+        (written_in("Complete"), RecomputeGoal(later)),
+        (fence(2), RecomputeGoal(later, output_mode="complete")),
+    ):
+        with pytest.raises(RepairRefusedError, match="all that was ever read"):
+            drafted(facts(tmp_path, sizes, sink), goal)
+    closed = drafted(facts(tmp_path, sizes, fence(2)), RecomputeGoal(later, output_mode="update"))
+    assert offsets(closed, "offsets/2") == {"orders": {0: 5, 1: 5}}
+
+
+def test_two_output_modes_or_another_than_is_said_are_none(tmp_path: Path) -> None:
+    sizes, table = windowed(tmp_path, 3), append(2)
+    both = replace(table, batches=(replace(table.batches[0], output_mode="Complete"), *table.batches[1:]))
+    for sink, goal in ((both, RecomputeGoal()), (table, RecomputeGoal(output_mode="complete"))):
+        with pytest.raises(RepairRefusedError, match="what of this state is written"):
+            drafted(facts(tmp_path, sizes, sink), goal)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -216,7 +273,7 @@ def test_another_operator_with_such_a_key_is_none(
     else:
         told.write_bytes(told.read_bytes().replace(b"stateStoreSave", name.encode()))
     (tmp_path / "state/0/0/_metadata/schema").write_bytes(make_state_schema(WINDOW, value))
-    assert "watermark does not tell" in refused(tmp_path, sizes, append(2)).sentence
+    assert "what of this state is written" in refused(tmp_path, sizes, append(2)).sentence
 
 
 def test_query_that_gave_up_a_partition_does_not_get_its_records_again(tmp_path: Path) -> None:

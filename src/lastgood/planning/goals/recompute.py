@@ -3,7 +3,8 @@
 For one windowed aggregation in output mode append: Spark writes a window once its end is reached by the watermark, and
 drops every later row for it. So the watermark of the last batch tells which windows are written. The state is emptied,
 and one batch reads again all that the query has read, under that very watermark: it drops what belongs to written
-windows, and counts the open ones. Proven with real Spark in `tests/repair/test_recompute.py`.
+windows, and counts the open ones. In output mode complete nothing is ever dropped, and the batch writes the whole
+result once more (`planning/written_state.py`). Proven with real Spark in `tests/repair/test_recompute.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lastgood.checkpoint.layout import (
 )
 from lastgood.checkpoint.offsets import STATE_STORE_CODEC, STATE_STORE_PROVIDER, OffsetEntry, SourceLine
 from lastgood.checkpoint.operators import STORE_DEFAULT
-from lastgood.checkpoint.partitions import collect_pins, find_pinned_partitions
+from lastgood.checkpoint.partitions import Spread, collect_pins, find_pinned_partitions
 from lastgood.checkpoint.source_offsets import (
     FileOffset,
     KafkaOffset,
@@ -60,13 +61,14 @@ from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.planning.steps import MoveStep, StateStep
 from lastgood.planning.unread_files import describe_left_out_files
+from lastgood.planning.written_state import find_written_state
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.refills import is_refill
 from lastgood.query.sinks import NONE
 from lastgood.query.source_logs import is_whole
 from lastgood.query.spans import BEFORE_FIRST_FILE
-from lastgood.query.windows import is_appending, is_state_lost, is_windowed
+from lastgood.query.windows import can_make_anew, is_state_lost
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.kafka.ranges import select_only_in
 
@@ -86,11 +88,13 @@ def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVers
     work = Work.begin(observed, spark)
     require_sources(work)
     require_sinks(work.standing)
-    grounds = _require_windows(work.standing, goal)
+    written = find_written_state(work.standing, goal)
     work = repair_work(work, LOGS)
     done = _Done.of(work.standing, goal.conf)
     starts = _Starts.of(work, done, goal)
-    work = work.with_repair(_make_repair(work, done, starts, (*grounds, *done.rests_on, *starts.rests_on)))
+    closed = done.list_closed() if written.is_windowed else ()
+    rests_on = (*written.rests_on, *closed, *done.grounds, *starts.rests_on)
+    work = work.with_repair(_make_repair(work, done, starts, written.word, rests_on))
     outlook = foresee_start(work)
     draft = work.draft(replace(outlook, prices=merge_prices(starts.lost, outlook.prices)))
     _require_few_enough(work.standing, goal, draft)
@@ -108,27 +112,6 @@ def _require_few_enough(standing: Standing, goal: RecomputeGoal, draft: Draft) -
             found=f"{count:,} offsets and files, from where {goal.chosen}",
             expected=f"{goal.max_replay:,} at most; or --window LENGTH, by which less is read again",
         )
-
-
-def _require_windows(standing: Standing, goal: RecomputeGoal) -> tuple[str, ...]:
-    """On what it rests that the watermark tells which windows are written; one line each."""
-    found = []
-    for told, wanted in (
-        (is_windowed(standing.observed), "one windowed aggregation with a watermark"),
-        (is_appending(standing.sinks), "a query in output mode append"),
-    ):
-        if told.is_so is False or not (told.is_so or goal.appends_windows):
-            said = "" if told.is_so is False else ", or --appends-windows, by which you say that it is"
-            raise refuse(
-                standing,
-                "the watermark does not tell what of this state is written",
-                found=told.because,
-                expected=f"{wanted}{said}",
-                effect="rows would be written twice, or not at all",
-                next=standing.observed.command("diagnose"),
-            )
-        found.append(told.because if told.is_so else f"your word that it is {wanted}: {told.because}")
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +160,7 @@ class _Done:
         _require_own_provider(standing, batch, plan)
         _require_known(standing, batch, plan, conf)
         before, plan = plan, replace_pinned(plan, conf)
-        partitions, provider = find_pinned_partitions(plan), plan.conf.get(STATE_STORE_PROVIDER, "")
+        partitions, provider = _find_partitions(standing, plan), plan.conf.get(STATE_STORE_PROVIDER, "")
         codec = plan.conf.get(STATE_STORE_CODEC, _CODEC_DEFAULT)
         kind = _OF_PROVIDER.get(provider)
         if partitions is None or kind is None or (kind is StateFileKind.SNAPSHOT and codec not in EMPTY_SNAPSHOTS):
@@ -204,12 +187,19 @@ class _Done:
         """Under which the batch wrote its windows."""
         return self.plan.batch_watermark_ms
 
-    @property
-    def rests_on(self) -> tuple[str, ...]:
-        """One line each."""
+    def list_closed(self) -> tuple[str, ...]:
+        """On what it rests which windows are closed, and are not written again; one line each."""
         written = f"{OFFSETS}/{self.batch}.batchWatermarkMs {self.watermark_ms}: windows that end by then are written"
         windows = "the assumption that the application's windows are as long as before, and slide as before"
-        return written, windows, *self.grounds
+        return written, windows
+
+
+def _find_partitions(standing: Standing, plan: OffsetEntry) -> int | None:
+    """Over how many the state is spread; an aggregation without a key has one, whatever is pinned."""
+    state = standing.checkpoint.state
+    if state is not None and any(state.spread(each) is Spread.SINGLE for each in state.operators):
+        return 1
+    return find_pinned_partitions(plan)
 
 
 def _find_done(standing: Standing) -> int:
@@ -358,7 +348,7 @@ class _Starts:
                 files = _find_lost_files(work, line, range(after + 1, end.log_offset + 1))
                 if files:
                     told = describe_left_out_files(line.source_id, files)
-                    lines.append(f"{told}: open windows lack what they have counted of that")
+                    lines.append(f"{told}: the state lacks what it has counted of that")
                     paths = tuple(each.file.path for each in files)
                     lost.append(SourcePrice(index, FileOffset.kind, lost_files=paths, bound=True))
             elif not isinstance(end, VoidOffset):
@@ -505,7 +495,7 @@ def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[File
     return tuple(each for each in files if each.state is not FileState.PRESENT)
 
 
-def _make_repair(work: Work, done: _Done, starts: _Starts, rests_on: tuple[str, ...]) -> Repair:
+def _make_repair(work: Work, done: _Done, starts: _Starts, word: Guarantee, rests_on: tuple[str, ...]) -> Repair:
     standing, number = work.standing, done.number
     names = _name_stores(standing, done)
     ids: StateUniqueIds | None = None
@@ -535,7 +525,7 @@ def _make_repair(work: Work, done: _Done, starts: _Starts, rests_on: tuple[str, 
     )
     renewal = _renew_state(work, done, names, ids)
     words = [price.guarantee for price in starts.lost]
-    return Repair(edits, choose_weakest((Guarantee.EXACTLY_ONCE, *words)), rests_on, renewal=renewal)
+    return Repair(edits, choose_weakest((word, *words)), rests_on, renewal=renewal)
 
 
 def _name_stores(standing: Standing, done: _Done) -> list[StateFile]:
@@ -603,7 +593,7 @@ def _list_beside(path: str, gone: list[str]) -> tuple[str, ...]:
 
 def _offer(observed: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = observed.checkpoint
-    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and is_windowed(observed).is_so:
+    if asked.name != RecomputeGoal.name and is_state_lost(checkpoint) and can_make_anew(observed):
         yield RecomputeGoal(), ()
 
 

@@ -44,7 +44,9 @@ class RepositionGoal(JsonValue):
 class RecomputeGoal(JsonValue):
     """Make the state anew from the sources, in place: open windows are counted again, written ones stay."""
 
-    json = make_form("chosen starts appends_windows conf max_replay", left_out="starts conf max_replay")
+    json = make_form(
+        "chosen starts appends_windows output_mode conf max_replay", left_out="starts output_mode conf max_replay"
+    )
 
     starts: Mapping[str, str] = field(default_factory=dict)
     """By the id of a source the offset, as Spark writes it, where reading begins; else it begins where the query
@@ -55,6 +57,8 @@ class RecomputeGoal(JsonValue):
     """On what it rests that nothing before them is of an open window; one line each."""
     appends_windows: bool = False
     """Whether a person says that the query is one windowed aggregation with a watermark, in output mode append."""
+    output_mode: str | None = None
+    """Whether a person says that the query is one aggregation in output mode `complete` or `update`."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """How the state is to be kept from then on, by the names of Spark's confs; what is not there stays as it is."""
     max_replay: int | None = None
