@@ -29,13 +29,13 @@ from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal,
 from lastgood.planning.pinned_confs import make_conf
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
-from lastgood.query.windows import COMPLETE, UPDATE
 from lastgood.recovery import applying as _apply
 from lastgood.recovery import plans as _plan
 from lastgood.recovery.applying import Recovery
 from lastgood.recovery.decision import Decision
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
+from lastgood.sinks.evidence import COMPLETE, UPDATE
 
 __all__ = [
     "Decision",

@@ -366,3 +366,38 @@ def test_state_that_is_lost_as_a_whole(sparks: Sparks, tmp_path: Path, form: str
     old = len(query.rows())
     recompute(query, appends_windows=True)
     finish(query, old)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("form", FORMATS)
+def test_checkpoint_of_files_that_is_lost_comes_back_from_the_mirror_first(
+    sparks: Sparks, tmp_path: Path, form: str
+) -> None:
+    query = begun(sparks, tmp_path, "parquet", FORMATS[form])
+    assert typed.call("backup", "create", query.checkpoint).returncode == 0
+    shutil.rmtree(query.checkpoint)
+    with pytest.raises(lastgood.LastgoodError, match="where the logs stand") as refused:
+        plan_recompute(query, appends_windows=True)
+    assert "backup restore" in str(refused.value.next)
+    assert typed.call("backup", "restore", query.checkpoint).returncode == 0
+    old = len(query.rows())
+    recompute(query, appends_windows=True)
+    finish(query, old)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("form", FORMATS)
+def test_checkpoint_of_a_topic_that_is_lost_comes_back_with_its_state(
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, form: str
+) -> None:
+    """The mirror has the logs, and no state."""
+    query = of_topic(sparks, tmp_path, broker, topic, form)
+    assert typed.call("backup", "create", query.checkpoint).returncode == 0
+    shutil.rmtree(query.checkpoint)
+    old = len(query.rows())
+    plan = recompute(query, kafka=broker.bootstrap, appends_windows=True)
+    lastgood.undo(plan.recovery, driver_is_dead=True)
+    left = {path.partition("/")[0] for path in files(query.checkpoint)}
+    assert left.isdisjoint({"offsets", "commits", "state"})
+    recompute(query, kafka=broker.bootstrap, appends_windows=True)
+    finish_topic(query, broker, old)

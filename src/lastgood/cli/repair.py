@@ -100,9 +100,12 @@ def _print_steps(steps: Sequence[Step], out: Console) -> None:
         out.print(make_styled(("Steps     ", "dim"), "none: a plain restart"))
     groups = take_excerpt((list(each) for _, each in groupby(enumerate(steps, 1), _find_group)), _STEPS_SHOWN)
     for group in groups.shown:
-        for number, step in group[:_LIKE_EACH_OTHER_MAX]:
+        shown = _LIKE_EACH_OTHER_MAX
+        if len(group) == shown + 1:  # the line for the rest would be as long as the step itself
+            shown += 1
+        for number, step in group[:shown]:
             _print_step(number, step, out)
-        left = group[_LIKE_EACH_OTHER_MAX:]
+        left = group[shown:]
         if left:
             told = f"Step {left[0][0]} to {left[-1][0]}  the same of {len(left):,} more files: {WHOLE}"
             out.print(make_styled((told, "dim")))

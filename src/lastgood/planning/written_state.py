@@ -13,7 +13,8 @@ from lastgood.planning.goals.values import RecomputeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
-from lastgood.query.windows import APPEND, UPDATE, Told, find_output_mode, is_aggregation, is_windowed
+from lastgood.query.windows import Told, find_output_mode, is_aggregation, is_windowed
+from lastgood.sinks.evidence import APPEND, UPDATE
 
 _ORDER = "the assumption that no aggregate goes by the order of rows, as first, last and collect_list do"
 

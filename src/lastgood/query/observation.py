@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lastgood.asked import Asked
@@ -14,7 +14,7 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.sinks import SinkView, make_sink_views
-from lastgood.sinks.evidence import SinkEvidence, make_unknown_evidence
+from lastgood.sinks.evidence import COMPLETE, SinkEvidence, make_unknown_evidence
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, WrittenAgain
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -202,8 +202,9 @@ class Observation:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
-        return self.checkpoint.is_stateful or self.advice.is_stateful or _has_run_without_data(self.checkpoint)
+        """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans and writes."""
+        is_told = self.checkpoint.is_stateful or self.advice.is_stateful
+        return is_told or _has_run_without_data(self.checkpoint) or _is_written_whole(self.sinks)
 
     @property
     def state_in_doubt(self) -> str | None:
@@ -255,6 +256,11 @@ def _has_run_without_data(checkpoint: Checkpoint) -> bool:
     return any(
         before.sources == plan.sources and before.batch_watermark_ms < plan.batch_watermark_ms for before, plan in pairs
     )
+
+
+def _is_written_whole(sinks: Iterable[SinkEvidence]) -> bool:
+    """Whether a batch was written in output mode complete, which Spark knows for aggregations alone."""
+    return any((batch.output_mode or "").lower() == COMPLETE for each in sinks for batch in each.batches)
 
 
 def make_removal_command(location: str, name: str) -> str:

@@ -17,6 +17,7 @@ from lastgood.checkpoint.state import State, StateOperator
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.refills import is_refill
 from lastgood.query.sinks import SinkView
+from lastgood.sinks.evidence import APPEND, COMPLETE
 
 _AGGREGATION = "stateStoreSave"
 _WINDOW = "spark.timeWindow"
@@ -24,7 +25,6 @@ _SESSION = "spark.sessionWindow"
 _DELAY = "spark.watermarkDelayMs"
 _OF_OTHER_OPERATORS = frozenset({"groupState", "timeoutTimestamp", "__dummy__", "expiresAtMicros"})
 """Columns that `mapGroupsWithState`, `applyInPandasWithState` and deduplication keep under a key, whatever it is."""
-APPEND, COMPLETE, UPDATE = "append", "complete", "update"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from lastgood.sinks.kind import SinkTraits
 from lastgood.sinks.kinds import find_traits
 from lastgood.values import JsonValue, make_form
 
+APPEND, COMPLETE, UPDATE = "append", "complete", "update"
+"""Spark's output modes."""
 START_MS = 30 * 60 * 1000
 """What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""
 

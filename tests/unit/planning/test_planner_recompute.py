@@ -122,6 +122,29 @@ def test_broker_that_has_lost_what_is_read_again_is_no_source(tmp_path: Path) ->
         recomputed(tmp_path, windowed(tmp_path, 3), append(2), kafka=gone)
 
 
+def test_lost_checkpoint_comes_back_from_the_mirror_with_its_state_emptied(tmp_path: Path) -> None:
+    was = tmp_path / "was"
+    windowed(was, 3)
+    kept = [each for each in was.rglob("*") if each.is_file() and "state" not in each.parts]
+    mirror = {str(each.relative_to(was)): each.read_bytes() for each in kept}
+    (tmp_path / "lost").mkdir()
+    whole = known(tmp_path / "lost", written_in("Complete"), mirror=mirror, state_files={}, kafka=SERVED)
+    with pytest.raises(RepairRefusedError, match="no mirror holds state") as caught:
+        drafted(whole, ResumeGoal())
+    assert "--goal recompute" in (caught.value.next or "")
+    lost = known(tmp_path / "lost", append(2), mirror=mirror, state_files={}, kafka=SERVED)
+    found = drafted(lost, RecomputeGoal(appends_windows=True))
+    assert found.guarantee is EXACT
+    assert (offsets(found, "offsets/2"), offsets(found, "offsets/3")) == (
+        {"orders": {0: 0, 1: 0}},
+        {"orders": {0: 15, 1: 15}},
+    )
+    assert {"metadata", "offsets/1", "commits/1"} < {edit.path for edit in found.edits}
+    ahead = known(tmp_path / "lost", append(3), mirror=mirror, state_files={}, kafka=SERVED)
+    with pytest.raises(RepairRefusedError, match="numbers that the logs do not know"):
+        drafted(ahead, RecomputeGoal(appends_windows=True))
+
+
 def refused(folder: Path, sizes: dict[str, int], *sinks: SinkEvidence, **others: Any) -> RepairRefusedError:
     with pytest.raises(RepairRefusedError) as caught:
         recomputed(folder, sizes, *sinks, **others)

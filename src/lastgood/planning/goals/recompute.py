@@ -57,6 +57,7 @@ from lastgood.planning.pinned_confs import (
 )
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest, list_files_between
+from lastgood.planning.repairs.lost import restore_lost_logs
 from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.planning.steps import MoveStep, StateStep
@@ -89,7 +90,7 @@ def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVers
     require_sources(work)
     require_sinks(work.standing)
     written = find_written_state(work.standing, goal)
-    work = repair_work(work, LOGS)
+    work = repair_work(work, (restore_lost_logs, *LOGS))
     done = _Done.of(work.standing, goal.conf)
     starts = _Starts.of(work, done, goal)
     closed = done.list_closed() if written.is_windowed else ()
@@ -483,6 +484,15 @@ def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[File
     unknown += [f"{path}: it was not looked at" for path in named if path not in looked_at]
     if source_id not in logs or not is_whole(logs[source_id]):
         unknown.append(f"sources/{source_id} does not hold every entry")
+    if work.began.planned == NONE:
+        raise refuse(
+            standing,
+            "files that were read are looked at only where the logs stand that name them",
+            subject=f"source {source_id}",
+            found="no logs but those of the mirror",
+            expected="the checkpoint put back, and then this again",
+            next=standing.observed.command("backup restore"),
+        )
     if unknown:
         raise refuse(
             standing,

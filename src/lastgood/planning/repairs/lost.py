@@ -54,6 +54,15 @@ def restore_lost_checkpoint(work: Work) -> Repair | None:
     return None
 
 
+def restore_lost_logs(work: Work) -> Repair | None:
+    """The same where the state is to be made anew: that it is gone matters no more."""
+    checkpoint = work.standing.checkpoint
+    listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
+    if listed == (None, None) and find_newest_mirrored(work.mirror) is not None:
+        return _put_back(work, work.mirror)
+    return None
+
+
 def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     """All that the mirror holds is put in place, and what lies beyond it is set aside.
 
@@ -66,14 +75,22 @@ def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
     observed = work.standing.observed
     state = observed.checkpoint.state
     if (state is None or not state.operators) and (observed.is_stateful or newest.batch_watermark_ms > 0):
+        if newest.batch_watermark_ms > 0:
+            found = f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state"
+        else:
+            found = "a query that keeps state, by what was recorded of it or by its sink, and no state"
         raise refuse(
             work.standing,
             "the state of the query is gone, and no mirror holds state",
-            found=f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state",
+            found=found,
             expected="the folder state",
-            next=_make_backups_command(work),
+            next=observed.command("plan", "--goal", "recompute"),
         )
-    query_id = work.facts.mirrored_id
+    return _put_back(work, mirror)
+
+
+def _put_back(work: Work, mirror: Mapping[str, bytes]) -> Repair:
+    observed, query_id = work.standing.observed, work.facts.mirrored_id
     edits = (*_set_beyond_aside(work, mirror), *_list_wanted(mirror, query_id))
     if query_id:
         before = see_as(observed, query_id, asked_as=work.standing.query_id)
