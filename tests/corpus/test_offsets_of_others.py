@@ -80,9 +80,12 @@ def test_none_is_damaged_and_what_cannot_be_asked_is_said(case: dict[str, Any], 
     assert describe_source(offset(case["lines"][-1]), initial) == case["told"]
     report = diagnose(seen, SPARK_4_2)
     assert report.restart.outcome is Outcome.RERUNS
-    assert [each.condition.name for each in report.findings if each.severity > Severity.INFO] == ["ORPHAN_BATCH"]
+    (orphan,) = (each for each in report.findings if each.severity > Severity.INFO)
+    assert orphan.condition.name == "ORPHAN_BATCH"
     unasked = list_unasked_sources(seen)
     assert bool(unasked) is not case["asked"]
+    assert ("; nothing is lost by that. " in orphan.effect) is case["asked"]
+    assert (" is gone. " in orphan.effect) is any(each.is_lost_with_driver for each in unasked)
     assert {each.unknown for each in unasked} <= set(report.restart.unknowns)
 
 
