@@ -19,10 +19,15 @@ from lastgood.checkpoint.source_offsets import SourceOffset, parse_source_offset
 from lastgood.checkpoint.source_order import Steps
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.grade import Grade
+from lastgood.operations.status import status
+from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sources.unasked import describe_source
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -75,7 +80,21 @@ def test_none_is_damaged_and_what_cannot_be_asked_is_said(case: dict[str, Any], 
     assert describe_source(offset(case["lines"][-1]), initial) == case["told"]
     report = diagnose(seen, SPARK_4_2)
     assert report.restart.outcome is Outcome.RERUNS
-    assert [each.condition.name for each in report.findings if each.severity > Severity.INFO] == ["ORPHAN_BATCH"]
+    (orphan,) = (each for each in report.findings if each.severity > Severity.INFO)
+    assert orphan.condition.name == "ORPHAN_BATCH"
     unasked = list_unasked_sources(seen)
     assert bool(unasked) is not case["asked"]
+    assert ("; nothing is lost by that. " in orphan.effect) is case["asked"]
+    assert (" is gone. " in orphan.effect) is any(each.is_lost_with_driver for each in unasked)
     assert {each.unknown for each in unasked} <= set(report.restart.unknowns)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if name(case) in {"a socket", "kinesis of aws"}], ids=name)
+def test_no_query_is_called_sound_whose_restart_is_lossy(case: dict[str, Any], tmp_path: Path) -> None:
+    """A socket has lost what its driver held, whether a batch was planned of it or not."""
+    observed(tmp_path, case)
+    target = resolve_target(str(tmp_path))
+    for _ in ("planned", "committed"):
+        word, grade = make_plan(target, PlanOptions()).guarantee, status(target).grade
+        assert (grade >= Grade.DOUBTFUL) == (word is Guarantee.LOSSY)
+        (tmp_path / f"commits/{len(case['lines']) - 1}").write_bytes((tmp_path / "commits/0").read_bytes())

@@ -17,7 +17,7 @@ from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome, SinkCalled
-from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
+from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_VERSIONS, SparkVersion
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"
@@ -159,8 +159,23 @@ def test_newer_sparks_go_past_a_snapshot_that_lacks_parts(
     kind: str, error: str, repaired: bool, tmp_path: Path
 ) -> None:
     checkpoint = damaged(Row(kind, "", without_folder("state/0/*/SSTs")), tmp_path)
-    assert report(checkpoint, SPARK_4_0).restart.error == error
-    assert (report(checkpoint, SPARK_4_1).restart.outcome is Outcome.RESUMES) is repaired
+    for spark in (SPARK_4_0, SPARK_4_1):
+        assert report(checkpoint, spark).restart.error == error
+    assert (report(checkpoint, SPARK_4_2).restart.outcome is Outcome.RESUMES) is repaired
+
+
+def test_snapshots_that_are_older_and_lack_parts_as_well_are_no_way_round(tmp_path: Path) -> None:
+    """As real Spark 4.3 fails once the changes before the oldest snapshot are deleted, as they are in the end."""
+
+    def edit(checkpoint: Path) -> None:
+        without_folder("state/0/*/SSTs")(checkpoint)
+        for version in (1, 2, 3):
+            without(version)(checkpoint)
+
+    checkpoint = damaged(Row(CHANGELOG, "", edit), tmp_path)
+    for spark in (SPARK_4_2, SPARK_VERSIONS[-1]):
+        restart = report(checkpoint, spark).restart
+        assert (restart.outcome, restart.error) == (Outcome.FAILS, FILE)
 
 
 @pytest.mark.parametrize(("kind", "condition"), [(HDFS, "STALE_STATE_SNAPSHOT"), (ROCKSDB, None), (WITH_IDS, None)])

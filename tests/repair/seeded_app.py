@@ -83,6 +83,12 @@ def rows(spark, told):
     return {"rows": [list(row) for row in spark.read.parquet(told["table"]).select("partition", "offset").collect()]}
 
 
+def files(spark, told):
+    """Partition and offset of every record of some files of JSON, each named as Spark's readers take it."""
+    read = spark.read.schema("partition long, offset long").json(told["paths"])
+    return {"rows": [list(row) for row in read.collect()]}
+
+
 def sql(spark, told):
     """Any statement."""
     spark.sql(told["text"])

@@ -10,11 +10,12 @@ import pytest
 from conformance.sparks import RunningSpark
 from repair.seeded import SCRIPT
 
+from lastgood.observe.batch_json import list_commands_again
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import find_file
 from lastgood.observe.open_query import gather
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.inspect import find_file_now
+from lastgood.operations.inspect import find_file_now, inspect_batch
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
@@ -91,6 +92,18 @@ def test_file_that_comes_again_is_ignored_until_its_name_is_forgotten(spark: Run
     assert (fate(tmp_path, "b.json"), fate(tmp_path, "c.json")) == (Then.READ_AGAIN, Then.IGNORED)
     assert start(spark, tmp_path) == [1, 2, 3, 4, 5, 11, 12]
     assert told(tmp_path) == {"SOURCE_FILE_IGNORED": ["c.json"]}
+
+
+@pytest.mark.spark
+def test_command_that_reads_a_batch_again_finds_its_file_whatever_that_is_called(
+    spark: RunningSpark, tmp_path: Path
+) -> None:
+    put(tmp_path, "a b%20c é[1]{2}*.json", 1, day=0)
+    assert start(spark, tmp_path) == [1]
+    row, query = inspect_batch(resolve_target(str(tmp_path / "checkpoint")), 0)
+    (again,) = list_commands_again(row, query)
+    paths = json.loads(again.removeprefix("spark.read…load(").removesuffix(")"))
+    assert spark.call(SCRIPT, "files", paths=paths) == {"rows": [[0, 1]]}
 
 
 @pytest.mark.spark

@@ -127,7 +127,7 @@ class Loads:
             store: The store, with what was looked into.
             unique_ids: Per version the ids that commits name (version N+1 in commit N); format v2 only.
             hdfs_backed: Which provider loads it; None: the one that wrote its newest file.
-            auto_repair: As Spark 4.1 and later do: go past a broken snapshot to an older one.
+            auto_repair: As Spark 4.2 and later do: go past a broken snapshot to an older one.
         """
         self._store = store
         self._auto_repair = auto_repair
@@ -209,7 +209,7 @@ class Loads:
                 return
 
     def _usable(self, node: _Node) -> StateFile | None:
-        """The snapshot that a load of this version takes; Spark before 4.1 takes a broken one too."""
+        """The snapshot that a load of this version takes; Spark before 4.2 takes a broken one too."""
         snapshot = self._snapshots.get(node)
         return None if snapshot is None or (self._auto_repair and self._broken(snapshot)) else snapshot
 

@@ -226,8 +226,9 @@ def look_into_stores(
 ) -> list[StateOperator]:
     """The same operators, with those files read that tell whether RocksDB can load `version`.
 
-    These are, per store, the snapshot that the load begins with, and the newest changelog where commits do not lead
-    back to a snapshot. On a local disk, where that costs next to nothing, also whether the files end too early.
+    These are, per store, the snapshot that the load begins with, older ones where that is broken, and the newest
+    changelog where commits do not lead back to a snapshot. On a local disk, where that costs next to nothing, also
+    whether the files end too early.
 
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
@@ -239,11 +240,11 @@ def look_into_stores(
     def follow(store: StateStore) -> StateStore:
         return _follow_lineage(storage, checkpoint, store, commits, version)
 
-    def open_snapshot(store: StateStore) -> StateStore:
-        return _open_snapshot(storage, checkpoint, store, commits, version)
+    def open_snapshots(store: StateStore) -> StateStore:
+        return _open_snapshots(storage, checkpoint, store, commits, version)
 
     stores = [store for operator in operators for store in operator.stores]
-    looked = list(pool.map(open_snapshot, pool.map(follow, stores)))
+    looked = list(pool.map(open_snapshots, pool.map(follow, stores)))
     if storage.parallel < PARALLEL_REMOTE:
         looked = [_check_ends(storage, checkpoint, store, commits, version) for store in looked]
     return [
@@ -270,24 +271,25 @@ def _follow_lineage(
     return replace(store, lineages={**store.lineages, path[-1]: lineage})
 
 
-def _open_snapshot(
+def _open_snapshots(
     storage: Storage,
     checkpoint: Location,
     store: StateStore,
     commits: Mapping[int, StateUniqueIds | None],
     version: int,
 ) -> StateStore:
-    """The same store, with the snapshot read that a load begins with."""
+    """The same store, with the snapshot read that a load begins with, and older ones where that is broken."""
     if store.format is StateFormat.HDFS_BACKED:
         return store
-    path = Loads(store, find_unique_ids(store, commits)).path(version)
-    first = None
-    if path:
-        first = path[0]
-    if first is None or first.kind is not StateFileKind.ZIP or not first.size:
-        return store
-    found = _read(storage, checkpoint / store.folder, first, ZIP_BYTES_MAX + 1, parse_snapshot)
-    return replace(store, snapshots={**store.snapshots, first: found})
+    unique_ids = find_unique_ids(store, commits)
+    while True:
+        paths = [Loads(store, unique_ids, auto_repair=repair).path(version) for repair in (False, True)]
+        begun = [path[0] for path in paths if path and path[0].kind is StateFileKind.ZIP and path[0].size]
+        unread = next((file for file in begun if file not in store.snapshots), None)
+        if unread is None:
+            return store
+        found = _read(storage, checkpoint / store.folder, unread, ZIP_BYTES_MAX + 1, parse_snapshot)
+        store = replace(store, snapshots={**store.snapshots, unread: found})
 
 
 def _read(

@@ -12,6 +12,7 @@ from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.query.missing import list_missing
 from lastgood.query.observation import make_views
 from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.source_replay import list_unasked_sources
 
 
 class Grade(enum.IntEnum):
@@ -56,6 +57,8 @@ def _may_have_lost(report: Report) -> bool:
     if any(map(may_be_lost, report.findings)):
         return True
     if any(each.is_strong and each.costs for each in list_suspicions(report.observed, report.restart)):
+        return True
+    if any(each.is_lost_with_driver for each in list_unasked_sources(report.observed)):
         return True
     is_left = report.observed.left is not None  # then nothing goes on from here
     return not is_left and any(True for _ in list_missing(make_views(report.observed)))

@@ -15,6 +15,7 @@ from lastgood.query.edited_plans import find_edited_ends
 from lastgood.query.observation import Observation, make_removal_command
 from lastgood.query.prediction.file_source import name_next
 from lastgood.query.prediction.restart import Outcome, Restart
+from lastgood.query.prediction.source_replay import list_unasked_sources
 from lastgood.query.sink_batches import find_planned_anew
 
 _IDS_SHOWN = 20
@@ -33,9 +34,9 @@ as `maxOffsetsPerTrigger` do not make it smaller. A sink that recognises a batch
 takes it once; any other gets its rows again.
 
 If the query runs, all is well. If it is dead, start it: nothing is lost by that, where no `SINK_WOULD_SKIP` is told
-beside it. If it dies of the batch at every start, since it is too large for memory, disk or time, give it more, or
-drop the plan: `lastgood plan TARGET --goal replan` says what that costs, and the batch is planned anew with today's
-limits.""",
+beside it, and its sources still have what the batch reads, which a socket never has. If it dies of the batch at every
+start, since it is too large for memory, disk or time, give it more, or drop the plan: `lastgood plan TARGET --goal
+replan` says what that costs, and the batch is planned anew with today's limits.""",
 )
 COMMITS_AHEAD = Condition(
     "COMMITS_AHEAD",
@@ -345,11 +346,9 @@ def _check_relation(observed: Observation, restart: Restart) -> Iterator[Finding
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
         anew = observed.command("plan", "--goal", "replan")
-        is_dropped = any(find_planned_anew(checkpoint, sink) is not None for sink in observed.sinks)
-        costs = "what comes of that is told of the sink" if is_dropped else "nothing is lost by that"
         effect = (
             f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
-            f" range; {costs}. If it fails at every start since it is too large,"
+            f" range; {_describe_cost_of_rerun(observed)}. If it fails at every start since it is too large,"
             f" `{anew}` has it planned anew with today's limits."
         )
         command = observed.command("inspect", "--batch", str(planned))
@@ -357,6 +356,19 @@ def _check_relation(observed: Observation, restart: Restart) -> Iterator[Finding
         effect = f"Batch {planned} is not finished, and a start cannot finish it as things stand."
         command = observed.command("plan")
     yield Finding(ORPHAN_BATCH, subject, effect, evidence, command)
+
+
+def _describe_cost_of_rerun(observed: Observation) -> str:
+    """What is lost where the newest batch runs again, as far as anybody knows."""
+    if any(find_planned_anew(observed.checkpoint, sink) is not None for sink in observed.sinks):
+        return "what comes of that is told of the sink"
+    unasked = list_unasked_sources(observed)
+    gone = [each.title for each in unasked if each.is_lost_with_driver]
+    if gone:
+        return f"what {' and '.join(gone)} had brought for it is gone"
+    if any(not each.is_vouched_for for each in unasked) or not observed.fail_on_data_loss:
+        return "nothing is lost by that if its sources still have what it reads"
+    return "nothing is lost by that"
 
 
 def _check_holes(observed: Observation) -> Iterator[Finding]:

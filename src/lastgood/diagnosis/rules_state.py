@@ -13,7 +13,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import find_version_loaded
-from lastgood.query.prediction.spark_version import SPARK_4_1
+from lastgood.query.prediction.spark_version import SPARK_4_1, SPARK_4_2
 from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
@@ -282,7 +282,7 @@ def _check_unsound(observed: Observation, batch: int, restart: Restart) -> Itera
 
 
 def _check_obstacles(observed: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
-    obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_1)
+    obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_2)
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
         "Every failed start leaves its plan behind."

@@ -14,6 +14,7 @@ from lastgood.observe.rows import BatchRow
 from lastgood.observe.shown import SinkComparison
 from lastgood.query.history import SourceRead
 from lastgood.query.kafka import find_not_served
+from lastgood.sources.files.folders import format_for_spark
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, unite
 
@@ -94,7 +95,7 @@ def list_commands_again(row: BatchRow, query: OpenQuery, bootstrap: str | None =
         elif read.files is not None:
             first, stop = read.files
             known = query.source_files(read.source_id)
-            files = dict.fromkeys(file.path for file in known if first <= file.log_id < stop)
+            files = dict.fromkeys(format_for_spark(file.path) for file in known if first <= file.log_id < stop)
             lines.append(f"spark.read…load({json.dumps(list(files))})")
     return lines
 

@@ -236,7 +236,7 @@ def _find_obstacles(state: State, version: int, spark: SparkVersion) -> Iterator
     """One for each store of which files are not there, or end too early."""
     stores = state.loaded_stores
     by_folder = {store.folder: store for store in stores}
-    for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
+    for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_2):
         store = by_folder.get(obstacle.name.rpartition("/")[0])
         error = _quote_error(obstacle, store, _find_format(store, stores, state), spark)
         if obstacle.damage is None:
@@ -262,13 +262,13 @@ def _find_changed(
     store: StateStore, ids: UniqueIds, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
 ) -> Iterator[tuple[str, Unsound]]:
     """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
-    repairs = spark >= SPARK_4_1 and store.format is not StateFormat.ROCKSDB
+    repairs = spark >= SPARK_4_2 and store.format is not StateFormat.ROCKSDB
     for file in Loads(store, ids, auto_repair=repairs).path(version):
         name = f"{store.folder}/{file.name}"
         wrong = unsound.get(name)
         if wrong is None:
             continue
-        is_passed = repairs and spark >= SPARK_4_2 and file.kind.is_snapshot and wrong.stops(spark)
+        is_passed = repairs and file.kind.is_snapshot and wrong.stops(spark)
         if not (is_passed and _can_load_without(store, ids, version, unsound)):
             yield name, wrong
 
@@ -316,7 +316,7 @@ def _quote_error(obstacle: Obstacle, store: StateStore | None, kind: StateFormat
         is_checked = name.endswith(".zip") and store is not None and name in store.checksummed
         return _quote_damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
     if name.endswith(".zip"):  # only in state checkpoint format v2 is a snapshot looked for by name
-        return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_1 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
+        return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_2 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
     return _NO_DELTA if kind is StateFormat.HDFS_BACKED else _NO_FILE
 
 

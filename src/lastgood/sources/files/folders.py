@@ -21,6 +21,7 @@ _FOLDERS_MAX = 32
 _ENTRIES_MAX = 100_000
 """Of one folder: as many as a listing of a few seconds holds."""
 _SECOND_MS = 1000
+_PATTERN = re.compile(r"[][{}*?\\]")
 _URI_PATH = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(.*)", re.DOTALL)
 
 
@@ -63,6 +64,13 @@ def locate_file(uri: str) -> Location:
     found = _URI_PATH.fullmatch(uri)
     assert found is not None  # it matches every text
     return parse_location(found[1] + unquote(found[2]))
+
+
+def format_for_spark(uri: str) -> str:
+    """A logged path as Spark's readers take it: they decode nothing, and take some characters for a pattern."""
+    found = _URI_PATH.fullmatch(uri)
+    assert found is not None  # it matches every text
+    return found[1] + _PATTERN.sub(r"\\\g<0>", unquote(found[2]))
 
 
 def find_written_again(
