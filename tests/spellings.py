@@ -43,6 +43,7 @@ SPELLINGS = {
     "url-encoded-colon": "postgresql://etl%3A{}@db/orders",
     "url-encoded-name": "postgresql://db/orders?user=etl&p%61ssword={}",
     "url-encoded-json": "https://h/x?options=%7B%22password%22%3A%22{}%22%7D",
+    "login-without-scheme": "etl:{}@broker:9092",
     "url-parameter": "postgresql://db/orders?user=etl&password={}",
     "url-as-path": "/lake/postgresql:/etl:{}@db/orders",
     "dsn": "host=db user=etl password={} dbname=orders",

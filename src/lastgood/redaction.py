@@ -132,6 +132,12 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
     (("?key=",), re.compile(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
+    # A login without a scheme, before a host and its port.
+    (
+        ("@",),
+        re.compile(r"""(?<![\w/@.:+-])([\w.+-]{1,64}+:)[^\s@/:,;"'\\]{1,256}+(?=@[\w.-]{1,253}+:\d)"""),
+        rf"\1{HIDDEN}",
+    ),
     # What is left of a URL that was taken for a path.
     (
         (":/",),

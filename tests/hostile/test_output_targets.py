@@ -335,3 +335,12 @@ policy = {{ backoff = "10ms" }}
     assert done.returncode == 3, done
     assert "a person is needed" in done.stderr
     assert (tmp_path / "started").read_text().count("\n") > 1
+
+
+def test_database_whose_port_is_none_is_told_and_not_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The host was forgotten: what is taken for the port is the password."""
+    CheckpointBuilder(tmp_path / "chk").run(2)
+    for verb in ("status", "plan"):
+        code, shown = typed(capsys, verb, tmp_path / "chk", "--sink", "postgresql://etl:hunter2/orders")
+        assert code == 2, shown
+        assert "hunter" not in shown
