@@ -173,6 +173,7 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
         # What stands behind a colon to the end of the line.
         re.compile(
             r"""(\b(?:record[ ]parsing|records?|rows?|payload|document|KeyError|out[ ]of[ ]range|url[ ]is[ ]invalid
+            |key[ ]not[ ]found|MatchError|UUID[ ]string(?:[ ]too[ ]large)?|Unparseable[ ](?:date|number)
             |invalid[ ]input[ ](?:syntax|value)[ ]for[ ](?:type|enum)[^:\r\n]{0,200}+
             |COPY[ ][^\s,]{1,200}+,[ ]line[ ]\d++(?:,[ ]column[ ][^:\r\n]{1,200}+)?):[ ])[^\r\n]++""",
             re.IGNORECASE | re.VERBOSE,
@@ -205,6 +206,11 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\bThe value )[^\s'\"]++(?= of | cannot )"), rf"\1'{CUT}'"),
     (re.compile(r"(?<!\S)\S++(?= cannot be represented as )"), f"'{CUT}'"),
     (re.compile(r"(\bDuplicate map key )[^\r\n]++"), rf"\1'{CUT}'"),
+    # Scala, Java's and Python's enumerations, Oracle.
+    (re.compile(r"(?m)^(?! )[^\r\n]+?(?= \(of class [\w.$\[;]{1,300}+\))"), f"'{CUT}'"),
+    (re.compile(r"(\bNo enum constant [\w.$]{0,300}\.)[^\r\n]++"), rf"\1{CUT}"),
+    (re.compile(r"""(?:"[^"\r\n]*+"|'[^'\r\n]*+')(?= is not (?:in list|a valid ))"""), f"'{CUT}'"),
+    (re.compile(r"(\bcolumn values )\([^\r\n]*+"), rf"\1({CUT})"),
 )
 """Where Spark, Java, Python, Delta and databases quote values of the data; what follows may be more of them."""
 
