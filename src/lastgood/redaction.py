@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 HIDDEN = "***"
 
@@ -20,23 +21,28 @@ _WORDS = (
     "|(?:api|access|account|private|shared|storage|encryption|routing|service|integration)[._-]?key"
 )
 _PARTS = "sig|sas|pwd|pass"
-_SECRET_NAME = re.compile(rf"{_WORDS}|(?:^|[._-])(?:{_PARTS})(?:$|[._-])", re.IGNORECASE)
+_ENDS = "pwd|(?:db|key|root|store|user)pass"
+_SECRET_NAME = re.compile(rf"{_WORDS}|(?:^|[._-])(?:{_PARTS})(?:$|[._-])|(?:{_ENDS})$", re.IGNORECASE)
 _NO_NAME = re.compile(r"(?:exception|error|provider|handler)$", re.IGNORECASE)
 """Classes, such as `TopicAuthorizationException: Not authorized`."""
 _HEAD = re.compile(
-    r"""(?<![\w.-])(?P<name>[\w.-]++)
+    r"""(?<![\w.-])(?P<name>(?:[\w.-]|%(?i:2[DE]|[46][1-9A-F]|[57][0-9A]|5F))++)
     (?:
         (?P<json>\\*+["'])\s*+(?P<colon>:)\s*+             # "password": "x"
-      | (?:\\*+["'])?\s*+(?:={1,3}+>?|->)\s*+              # password=x, 'password' = x, password -> x
-      | (?P<encoded>%3D)                                   # a URL within a URL
-      | (?P<yaml>:)\s++                                    # password: x
+      | \\*+["']\s++value\s*+=\s*+                         # name="password" value="x"
+      | (?:\\*+["'])?\s*+(?::?={1,3}+>?|->)\s*+            # password=x, 'password' = x, password -> x
+      | (?P<encoded>(?i:%(?:25)*+3D|%(?:25)*+22%(?:25)*+3A)) # a URL within a URL
+      | [ \t]*+(?P<yaml>:)(?:\s++|(?![\s:/=]|\d*+(?:[^\w]|$)))  # password: x, password:x, but not the port of a host
       | </name>\s*+<value>                                 # Hadoop's XML
+      | (?P<element>>)                                     # <password>x
       | (?P<word>\\*+["']?(?:,\s*+|[ \t]++))               # --password x, ["--password", "x"], ("password", "x")
     )""",
     re.VERBOSE,
 )
+_ESCAPE = re.compile("(?:25)*+[23][0-9A-F]", re.IGNORECASE)
+"""What is left of an escape in front of a name, behind its `%`."""
 _VALUE = re.compile(
-    r"""(?:(?:Basic|Bearer|Digest|Negotiate|Token)[ ]+)?
+    r"""(?:(?:Basic|Bearer|Digest|Negotiate|Token|NTLM|OAuth|ApiKey|AWS|SharedKey(?:Lite)?)[ ]+)?
     (?: [^\s\\,;&)}\]"'<>|]
       | \\[^ntrbf"'/\s]                                    # in JSON: a backslash, or a letter by its number
       # What ends a value is a part of it where neither a space nor a bracket nor another name follows.
@@ -47,13 +53,15 @@ _VALUE = re.compile(
 _QUOTE = re.compile(r"[bu]?(\\{0,15}+[\"'])")
 _QUOTE_BEFORE = re.compile(r"\\{0,15}+[\"']$")
 _QUOTE_OR_LINE = re.compile(r"\\*+[\"']|[\r\n]")
-_BRACES = re.compile(r"\{[^{}\r\n=]*+\}")
+_BRACES = re.compile(r"\{(?:[^{}\r\n=]|\}\})*+\}")
+_COOKIES = re.compile(r"""[^\r\n"'\\]*+""")
 
 _PLACE = "://"
 _SCHEME = re.compile(r"[\w+.-]{1,32}$")
 _URL = re.compile(r"""(?:[^\s"'\\<>]|\\[^ntrbf"'/\s]|\\*+["'](?=\w))*+""")
 _LOGIN = re.compile(r"(?<=://)([^/@:]*+):.*@", re.DOTALL)
 _AUTHORITY = re.compile("[^/?#]*+")
+_COLON = re.compile("(:|%3A)", re.IGNORECASE)
 _HOSTS = re.compile(r"(?:[^:@\[\],]*+|\[[^\]]*+\])(?::\d*+)?(?:,(?:[^:@\[\],]*+|\[[^\]]*+\])(?::\d*+)?)*+$")
 """An authority without a login: hosts, each with its port or without."""
 _BEHIND_BLANKS = re.compile(r"""[ \t][^\r\n"'\\<>@]{0,256}+@""")
@@ -88,9 +96,30 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1/{HIDDEN}@",
     ),
     (
-        ("%3a%2f%2f",),
-        re.compile(r"(%3A%2F%2F(?:[^\s\"'\\<>&%]|%(?!3A|2F|40)){0,128}+%3A)[^\s\"'\\<>&]{1,256}%40", re.IGNORECASE),
-        rf"\1{HIDDEN}%40",
+        ("3a%2", "3a//"),
+        re.compile(
+            r"""(%(?:25)*+3A(?://|(?:%(?:25)*+2F){2})(?:[^\s"'\\<>&%:/@]|%(?:25)*+(?!3A|2F|40)){0,128}+(?::|%(?:25)*+3A))
+            [^\s"'\\<>&]{1,256}(@|%(?:25)*+40)""",
+            re.IGNORECASE | re.VERBOSE,
+        ),
+        rf"\1{HIDDEN}\2",
+    ),
+    (
+        ("identified",),
+        re.compile(
+            r"""(\bIDENTIFIED\s++(?:WITH\s++\S++\s++)?BY\s++)(?:(\\{0,15}+["'])[^"'\\\r\n]++|[^\s"'\\;]++)""",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{HIDDEN}",
+    ),
+    (
+        ("-u", "-proxy-u"),
+        re.compile(
+            r"""((?<![\w-])(?:-u|--(?:proxy-)?user)(?:=|\\{0,15}+["']?,?\s*+\\{0,15}+["']?)[^\s:"'\\,]{1,128}+:)
+            (?!//)[^\s"'\\]++""",
+            re.IGNORECASE | re.VERBOSE,
+        ),
+        rf"\1{HIDDEN}",
     ),
     (
         ("hook", "workflow", "pagerduty", "telegram"),
@@ -103,6 +132,12 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
     (("?key=",), re.compile(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
+    # A login without a scheme, before a host and its port.
+    (
+        ("@",),
+        re.compile(r"""(?<![\w/@.:+-])([\w.+-]{1,64}+:)[^\s@/:,;"'\\]{1,256}+(?=@[\w.-]{1,253}+:\d)"""),
+        rf"\1{HIDDEN}",
+    ),
     # What is left of a URL that was taken for a path.
     (
         (":/",),
@@ -125,8 +160,10 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
 )
 """Each with its signs: one of them stands, in small letters, in every text of ASCII with such a secret."""
-_NAME_SIGNS = ("pass", "pwd", "secret", "token", "credential", "sig", "sas", "jaas", "auth", "cookie", "key")
-"""One of them stands in every name of a secret."""
+_USERS = ("-u", "--user", "--proxy-user")
+"""Options whose word is `USER:PASSWORD`, as curl's."""
+_NAME_SIGNS = ("pass", "pwd", "secret", "token", "credential", "sig", "sas", "jaas", "auth", "cookie", "key", "%")
+"""One of them stands in every name of a secret; or a part of it is encoded."""
 CUT = "…"
 _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bRow\((?=[\w'\"-])[^\r\n]*+"), f"Row({CUT})"),
@@ -136,6 +173,7 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
         # What stands behind a colon to the end of the line.
         re.compile(
             r"""(\b(?:record[ ]parsing|records?|rows?|payload|document|KeyError|out[ ]of[ ]range|url[ ]is[ ]invalid
+            |key[ ]not[ ]found|MatchError|UUID[ ]string(?:[ ]too[ ]large)?|Unparseable[ ](?:date|number)
             |invalid[ ]input[ ](?:syntax|value)[ ]for[ ](?:type|enum)[^:\r\n]{0,200}+
             |COPY[ ][^\s,]{1,200}+,[ ]line[ ]\d++(?:,[ ]column[ ][^:\r\n]{1,200}+)?):[ ])[^\r\n]++""",
             re.IGNORECASE | re.VERBOSE,
@@ -168,6 +206,11 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\bThe value )[^\s'\"]++(?= of | cannot )"), rf"\1'{CUT}'"),
     (re.compile(r"(?<!\S)\S++(?= cannot be represented as )"), f"'{CUT}'"),
     (re.compile(r"(\bDuplicate map key )[^\r\n]++"), rf"\1'{CUT}'"),
+    # Scala, Java's and Python's enumerations, Oracle.
+    (re.compile(r"(?m)^(?! )[^\r\n]+?(?= \(of class [\w.$\[;]{1,300}+\))"), f"'{CUT}'"),
+    (re.compile(r"(\bNo enum constant [\w.$]{0,300}\.)[^\r\n]++"), rf"\1{CUT}"),
+    (re.compile(r"""(?:"[^"\r\n]*+"|'[^'\r\n]*+')(?= is not (?:in list|a valid ))"""), f"'{CUT}'"),
+    (re.compile(r"(\bcolumn values )\([^\r\n]*+"), rf"\1({CUT})"),
 )
 """Where Spark, Java, Python, Delta and databases quote values of the data; what follows may be more of them."""
 
@@ -347,6 +390,9 @@ def redact_words(words: Sequence[str]) -> list[str]:
             found.append(HIDDEN)
             continue
         name, is_set, _ = word.partition("=")
+        if before.lower() in _USERS and ":" in word and _PLACE not in word:
+            found.append(f"{word.partition(':')[0]}:{HIDDEN}")
+            continue
         is_one = bool(is_set) and re.fullmatch(r"[\w.-]+", name) is not None and is_secret_name(name)
         found.append(f"{name}={HIDDEN}" if is_one else redact(word))
     return found
@@ -375,7 +421,7 @@ def _hide_values(text: str) -> Iterator[str]:
     """The text in pieces, without what stands behind the name of a secret."""
     done = 0
     while (head := _HEAD.search(text, done)) is not None:
-        name = head["name"]
+        name = _decode_name(text, head)
         if not is_secret_name(name) or not _is_before_value(text, head):
             # Not beyond the name: what follows it may be a name itself.
             yield text[done : head.end("name")]
@@ -389,8 +435,20 @@ def _hide_values(text: str) -> Iterator[str]:
     yield text[done:]
 
 
+def _decode_name(text: str, head: re.Match[str]) -> str:
+    """What stands in front of a value, without what is encoded in it: `26sig` behind a `%`, or `p%61ssword`."""
+    name = head["name"]
+    if text[max(0, head.start() - 1) : head.start()] == "%":
+        escape = _ESCAPE.match(name)
+        if escape is not None:
+            name = name[escape.end() :]
+    return unquote(name)
+
+
 def _is_before_value(text: str, head: re.Match[str]) -> bool:
-    """Whether what follows the name is its value, where a blank or a comma is all that stands between."""
+    """Whether what follows the name is its value, where a blank, a comma or a bracket is all that stands between."""
+    if head["element"] is not None:
+        return head["name"].endswith("-") or text[max(0, head.start() - 1) : head.start()] == "<"
     if head["word"] is None:
         return True
     if head["name"].startswith("-"):
@@ -411,6 +469,8 @@ def _find_value(text: str, head: re.Match[str]) -> tuple[int, int]:
         start = quote.end()
     elif _is_of_json(text, head):
         return start, start
+    elif head["yaml"] is not None and head["name"].lower().endswith("cookie"):
+        return start, _COOKIES.match(text, start).end()  # type: ignore[union-attr]  # it matches everything
     around = _QUOTE_BEFORE.search(text[max(0, head.start() - 16) : head.start()])
     if around is not None and head["yaml"] is None and text[head.end("name")] not in "\\\"'":
         end = _find_end_of_quoted(text, start, around[0])  # 'password=a b' as one word of a shell
@@ -469,7 +529,8 @@ def _hide_logins(text: str) -> Iterator[str]:
         end = _find_end_of_login(text, at, scheme)
         if end is None:
             continue
-        user, colon, _ = text[at:end].partition(":")
+        user, *rest = _COLON.split(text[at:end], maxsplit=1)
+        colon = "".join(rest[:1])
         yield text[done:at]
         if scheme in _WEB:
             yield HIDDEN
@@ -488,7 +549,7 @@ def _find_end_of_login(text: str, start: int, scheme: str) -> int | None:
     authority = _AUTHORITY.match(rest)[0]  # type: ignore[index]  # it matches everything
     last = rest.rfind("@")
     if "@" in authority:
-        if ":" in rest[: rest.index("@")]:
+        if _COLON.search(rest, 0, rest.index("@")) is not None:
             return start + last
         return start + authority.rindex("@") if scheme in _WEB else None
     if ":" not in authority:

@@ -14,6 +14,7 @@ from rotated import ALL, rotated
 from lastgood.checkpoint.copies import Copy
 from lastgood.mirror import copies as module
 from lastgood.mirror.copies import CopiesTooLargeError, compress, decompress, decompress_lines, encode_copies
+from lastgood.sources.kafka.config import KafkaConfigError, read_kafka_config
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 DEEP = {"arrays": b"[" * 200_000, "objects": b'{"a":' * 200_000, "digits": b'{"at_ms":%b}' % (b"9" * 1_000_000)}
@@ -130,3 +131,15 @@ def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(decompress_lines(gzip.compress(b"a" * 1000 + b"\n" + b"b" * 90))) == [b"a" * 1000, b"b" * 90]
     with pytest.raises(CopiesTooLargeError):
         list(decompress_lines(gzip.compress(b"a" * 1001 + b"\nb")))
+
+
+def test_settings_of_a_client_without_an_end_are_told(tmp_path: Path) -> None:
+    """A wrong name on the command line: one of a device, or of a file that is nothing but a hole."""
+    with (tmp_path / "hole").open("wb") as stream:
+        stream.truncate(2**40)
+    for file in (tmp_path / "hole", Path("/dev/zero")):
+        with pytest.raises(KafkaConfigError, match="too long"):
+            read_kafka_config(file)
+    (tmp_path / "long").write_text(f"request.timeout.ms={'9' * 10_000}\n")
+    with pytest.raises(KafkaConfigError):
+        read_kafka_config(tmp_path / "long")

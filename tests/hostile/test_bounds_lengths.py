@@ -25,6 +25,9 @@ from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 
 MEGABYTE = 1024 * 1024
 FILES = 12
+"""More than a backup may hold."""
+LONG = range(1, 5)
+"""Whoever holds three of them at a time has more than `RESIDENT_KIB`."""
 
 
 def long(file: Path, megabytes: int = 250) -> None:
@@ -49,7 +52,7 @@ def test_the_log_of_a_sink_costs_no_more_than_one_of_its_files(tmp_path: Path, s
     query.plan()
     if sink == "delta":
         table(tmp_path / "sink", QUERY_ID, 1)
-    for number in range(1, FILES):
+    for number in LONG:
         log, name = ("_spark_metadata", f"{number}") if sink == "file" else ("_delta_log", f"{number:020d}.json")
         long(tmp_path / "sink" / log / name)
     said_by(tmp_path, *arguments(["diagnose"], tmp_path / "chk"), "--sink", str(tmp_path / "sink"))
@@ -59,7 +62,7 @@ def test_the_log_of_a_table_is_looked_at_one_long_file_at_a_time(tmp_path: Path)
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(2)
     table(tmp_path / "sink", QUERY_ID, 1)
-    for number in range(1, FILES):
+    for number in LONG:
         long(tmp_path / "sink/_delta_log" / f"{number:020d}.json")
     words = ["plan", str(tmp_path / "chk"), "--goal", "fresh", "--offset-columns", "partition,offset", "--topic", "t"]
     said_by(tmp_path, *words, "--sink", str(tmp_path / "sink"), "-o", str(tmp_path / "plan.json"))

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.errors import ConfigError
 from lastgood.settings import ownership
+from lastgood.settings.config import Config
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -74,6 +76,33 @@ def test_configuration_that_is_named_or_allowed_is_obeyed(foreign: Path, tmp_pat
     assert typed("recover", "orders", LASTGOOD_SAFE_DIRECTORY=str(tmp_path)).returncode == 2
     done = typed("run", "--no-agent", "--config", foreign)
     assert (done.returncode, (tmp_path / "obeyed").exists()) == (0, True)
+
+
+def test_no_pipe_or_device_that_lies_here_is_waited_for(tmp_path: Path) -> None:
+    here = tmp_path / "there"
+    places = (
+        os.mkfifo,
+        lambda config: config.symlink_to("/dev/zero"),
+        lambda config: config.mkdir(),
+        lambda config: config.symlink_to("lastgood.toml"),
+    )
+    for number, put in enumerate(places):
+        put(here / "lastgood.toml")
+        with pytest.raises(ConfigError):
+            Config().pipelines()
+        (here / "lastgood.toml").rename(here / f"used{number}")
+
+
+def test_a_configuration_has_its_bounds(tmp_path: Path) -> None:
+    """One that a user names is obeyed, but no more of it is read than any configuration has."""
+    config = tmp_path / "lastgood.toml"
+    with config.open("wb") as stream:
+        stream.truncate(2**40)
+    for content in (None, "a = " + "[" * 100_000, "a = " + "9" * 10_000, "a = '"):
+        if content is not None:
+            config.write_text(content)
+        with pytest.raises(ConfigError):
+            Config(config).pipelines()
 
 
 def test_name_of_a_foreign_folder_is_pasted_as_a_name(tmp_path: Path) -> None:

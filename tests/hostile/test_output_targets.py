@@ -335,3 +335,28 @@ policy = {{ backoff = "10ms" }}
     assert done.returncode == 3, done
     assert "a person is needed" in done.stderr
     assert (tmp_path / "started").read_text().count("\n") > 1
+
+
+def test_database_whose_port_is_none_is_told_and_not_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The host was forgotten: what is taken for the port is the password."""
+    CheckpointBuilder(tmp_path / "chk").run(2)
+    for verb in ("status", "plan"):
+        code, shown = typed(capsys, verb, tmp_path / "chk", "--sink", "postgresql://etl:hunter2/orders")
+        assert code == 2, shown
+        assert "hunter" not in shown
+
+
+def test_text_that_is_too_long_for_a_name_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five brokers of a cloud are."""
+    chk = tmp_path / "chk"
+    CheckpointBuilder(chk).run(2)
+    brokers = ",".join(f"127.0.0.1:{1 + number % 5}" for number in range(40))
+    assert typed(capsys, "status", chk, "--kafka", brokers)[0] < 2
+    assert typed(capsys, "status", chk, "--kafka", f"/{'a' * 300}.json")[0] == 2
+    assert typed(capsys, "offsets", chk, "--time", "9" * 5000)[0] == 2
+    for config in ("", '[pipeline.orders]\ncommand = ["true"]\n'):
+        if config:
+            Path("lastgood.toml").write_text(config)
+        for verb in ("status", "plan", "diagnose"):
+            code, shown = typed(capsys, verb, "a" * 300)
+            assert code in (2, 10), shown

@@ -121,7 +121,7 @@ _LONG = [
     *("a", "token", "token.", "-", "password=", 'password="', "password='", '\\"', 'password=\\"', "://", "u://a:"),
     *("@", "x://u:p ", "-----BEGIN PRIVATE KEY-----", "eyJ", "eyJ-", "xoxb-", "Basic ", "Bearer ", "password "),
     *(",token", "jdbc:oracle:thin:a/", "googleapis.com/", "hooks.slack.com/a/", "--password ", "password={"),
-    *("password=a,b", "\\"),
+    *("password=a,b", "\\", "%25", "%3A%2F%2Fa%3A", "IDENTIFIED BY ", "-u a", "cookie: ", "password:", "<token>"),
 ]
 
 

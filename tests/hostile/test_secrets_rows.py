@@ -46,6 +46,15 @@ LINES = [
     'Cannot deserialize value of type `int` from String "alice": not a valid `int` value',
     'Failed to parse JSON: {"name": "alice"}',
     'Unexpected end-of-input at [Source: (String)"{"name": "alice"; line: 1, column: 17]',
+    'Unparseable date: "alice"',
+    "key not found: alice",
+    "alice (of class java.lang.String)",
+    "(alice,5) (of class scala.Tuple2)",
+    "No enum constant com.shop.Kind.alice",
+    "Invalid UUID string: alice",
+    "UUID string too large: alice",
+    "'alice' is not a valid Kind",
+    "'alice' is not in list",
     # Delta
     '[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] Value "alice" exceeds char/varchar type length limitation.',
     "Check or Invariant (age > 0) violated by value in row: [alice, -5]",
@@ -58,6 +67,7 @@ LINES = [
     "Batch entry 0 INSERT INTO people (name, age) VALUES ('alice', 5) was aborted: ERROR",
     "update people set name = 'alice' where id = 5",
     "[parameters: {'name': 'alice'}]",
+    "ORA-03301: (ORA-00001 details) row with column values (MAIL:'alice') already exists",
     "Duplicate entry 'alice' for key 'pk'",
     "The duplicate key value is (alice).",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +38,27 @@ def test_what_is_no_regular_expression_is_told(tmp_path: Path, told: str) -> Non
     file.write_text(f"[redact]\n{told}\n{PIPELINE}")
     with pytest.raises(ConfigError, match="redact"):
         Config(file).pipelines()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        'kafka = "etl:Zq7hunter2xK@broker"',
+        'kafka = { bootstrap = { password = "Zq7hunter2xK" } }',
+        'ledger = { url = "Zq7hunter2xK" }',
+        'query = "Zq7hunter2xK"',
+        'query.a = ["Zq7hunter2xK"]',
+        'driver_check = "curl -u etl:Zq7hunter2xK http://yarn"',
+        "env = { DB_PASSWORD = 7712345 }",
+        "env = { DB_PASSWORD = [7712345] }",
+    ],
+)
+def test_no_secret_is_shown_of_what_stands_in_the_wrong_place(tmp_path: Path, told: str) -> None:
+    file = tmp_path / "lastgood.toml"
+    file.write_text(f"{PIPELINE}{told}\n")
+    with pytest.raises(ConfigError) as refused:
+        Config(file).pipelines()
+    assert not re.search("hunter2|7712345", json.dumps(refused.value.to_json()))
 
 
 @pytest.mark.parametrize("name", ["LASTGOOD_REDACT_REGEX", "LASTGOOD_REDACT_STRING_REGEX"])

@@ -18,8 +18,7 @@ from lastgood.settings.target import Target
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.kafka.cluster import ask_kafka
-from lastgood.sources.kafka.config import read_kafka_config
-from lastgood.sources.kafka.java_properties import parse_properties
+from lastgood.sources.kafka.config import read_client_properties, read_kafka_config
 from lastgood.sources.kafka.reader import TopicRecreatedError, list_served_ranges
 from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 from lastgood.spark.audit import (
@@ -129,7 +128,7 @@ def _make_spark_options(kafka_config: Path | None) -> dict[str, str]:
     """A `client.properties` as options of Spark's Kafka source: the Java client reads the same keys."""
     if kafka_config is None:
         return {}
-    properties = parse_properties(kafka_config.read_bytes())
+    properties = read_client_properties(kafka_config)
     return {f"kafka.{name}": value for name, value in properties.items() if name != "bootstrap.servers"}
 
 

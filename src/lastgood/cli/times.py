@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+_DIGITS_MAX = 19
+"""Of milliseconds; as many as a long of Spark has."""
+
 
 class _Time(click.ParamType[int]):
     """`2026-11-21T03:12`, with or without seconds and zone (local if none), or milliseconds since 1970."""
@@ -16,7 +19,7 @@ class _Time(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        if value.isdecimal():
+        if value.isdecimal() and len(value) <= _DIGITS_MAX:
             return int(value)
         try:
             return int(datetime.fromisoformat(value).timestamp() * 1000)

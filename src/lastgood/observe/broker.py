@@ -104,14 +104,19 @@ def is_file_of_facts(kafka: str) -> bool:
 
 
 def _is_file(kafka: str) -> bool:
-    file = Path(kafka)
-    if file.is_file():
-        return True
+    file, found = Path(kafka), "no such file"
+    try:
+        if file.is_file():
+            return True
+        if file.is_dir():
+            found = "a folder"
+    except OSError as error:  # a list of several brokers is longer than any name of a file
+        found = error.strerror or found
     if is_file_of_facts(kafka):
         raise UsageError(
             "there is no such file of facts about Kafka",
             subject=kafka,
-            found="a folder" if file.is_dir() else "no such file",
+            found=found,
             expected="bootstrap.servers such as broker:9092, or a file of facts",
         )
     return False

@@ -12,7 +12,7 @@ from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOff
 from lastgood.observe.broker import open_broker
 from lastgood.observe.open_query import OpenQuery
 from lastgood.sources.files.folders import locate_file
-from lastgood.sources.kafka.java_properties import parse_properties
+from lastgood.sources.kafka.config import read_client_properties
 
 JVM_PARTS = ("kafka", "delta")
 """Formats that a plain Spark does not know."""
@@ -102,7 +102,7 @@ def _stub_topics(source_id: str, offset: KafkaOffset, found: OpenQuery, *, fail_
     if asked.kafka_config is None:
         config = {}
     else:
-        config = parse_properties(asked.kafka_config.read_bytes())
+        config = read_client_properties(asked.kafka_config)
     # Without a group of its own the stub asks as Spark does by itself: under a name that nobody else has.
     kept = {f"kafka.{name}": value for name, value in config.items() if name not in ("bootstrap.servers", "group.id")}
     return Stub(

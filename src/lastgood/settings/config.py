@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 import tomllib
@@ -15,7 +16,7 @@ from typing import Any
 from lastgood.errors import ConfigError, UsageError, format_command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.redaction import add_redaction
-from lastgood.settings.ownership import require_own
+from lastgood.settings.ownership import require_own, require_regular
 from lastgood.settings.policy import ACCEPTABLE, CODE_CHANGES, OUTAGE_STARTS, Policy
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocationInvalidError, parse_location
@@ -25,7 +26,12 @@ APP_CONFIG = "app-config"
 NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
 """What a TARGET looks like that may be a name in it."""
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
+_KINDS = {bool: "true or false", int | float: "a number", str: "a text", list: "a list", dict: "a table"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS_MAX = 1e11
+"""Three thousand years: what is longer is a mistake, and no clock can be set by it."""
+_SIZE_MAX = 4 * 1024 * 1024
+"""In characters; of what is longer the end is not looked for."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
@@ -201,14 +207,14 @@ def parse_duration(text: object) -> float:
     Raises:
         ValueError: it is none of these, or negative.
     """
-    if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
-        return float(text)
-    match = None
-    if isinstance(text, str):
-        match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    seconds = math.nan
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = text
+    elif isinstance(text, str) and (match := _DURATION.fullmatch(text.strip())) is not None:
+        seconds = float(match.group(1)) * _UNITS[match.group(2)]
+    if not 0 <= seconds <= _SECONDS_MAX:
         raise ValueError(f"no duration: {text!r}")
-    return float(match.group(1)) * _UNITS[match.group(2)]
+    return float(seconds)
 
 
 def _parse_key_file(top: _Table) -> Path | None:
@@ -226,10 +232,14 @@ def _parse_key_file(top: _Table) -> Path | None:
 def _read(path: Path) -> Mapping[str, Any]:
     """The file as it stands: the one place that opens it."""
     try:
-        with path.open(encoding="utf-8") as stream:
-            if path == Path(CONFIG_NAME):
+        is_found_here = path == Path(CONFIG_NAME)
+        # What is named may be a pipe of the shell's; one that lies here would be waited for without end.
+        waiting = os.O_NONBLOCK if is_found_here else 0
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | waiting), encoding="utf-8") as stream:
+            if is_found_here:
                 require_own(path, os.fstat(stream.fileno()))
-            text = stream.read()
+                require_regular(path, os.fstat(stream.fileno()))
+            text = stream.read(_SIZE_MAX + 1)
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no {path.name}",
@@ -240,9 +250,15 @@ def _read(path: Path) -> Mapping[str, Any]:
         ) from error
     except (OSError, ValueError) as error:  # no UTF-8, or a name that no file can have
         raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
+    if len(text) > _SIZE_MAX:
+        raise ConfigError(f"{path.name} is too long", subject=str(path), expected=f"at most {_SIZE_MAX:,} characters")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise ConfigError(
+            f"{path.name} is no valid TOML", subject=str(path), found="it is nested too deeply"
+        ) from error
+    except ValueError as error:  # also a number of very many digits
         raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
 
 
@@ -476,7 +492,7 @@ class _Table:
         self._known.append(key)
         value = self._values.get(key)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise self.wrong(key, repr(value), expected)
+            raise self.wrong(key, _describe_value(value, kind), expected)
         return value
 
     def string(self, key: str, *, required: bool = False) -> Any:
@@ -536,7 +552,7 @@ class _Table:
         value = self._get(key, dict, "a table of texts") or {}
         for name, item in value.items():
             if not isinstance(item, str):
-                raise self.wrong(f"{key}.{name}", repr(item), "a text in quotes")
+                raise self.wrong(f"{key}.{name}", _name_kind(item), "a text in quotes")
         return dict(value)
 
     def table(self, key: str) -> _Table | None:
@@ -551,7 +567,7 @@ class _Table:
             raise self.wrong(key, "nothing", required)
         for name, item in value.items():
             if not isinstance(item, dict):
-                raise self.wrong(f"{key}.{name}", repr(item), "a table")
+                raise self.wrong(f"{key}.{name}", _describe_value(item, dict), "a table")
         prefix = f"{self._where}.{key}".lstrip(".")
         return {name: _Table(item, self._path, f"{prefix}.{name}") for name, item in value.items()}
 
@@ -563,6 +579,20 @@ class _Table:
                 raise self.wrong(
                     key, f"unknown key '{key}'", known, _suggest_nearest(key, self._known, "did you mean '{}'?")
                 )
+
+
+def _describe_value(value: object, kind: type) -> str:
+    """What stands where something else is expected: a login may hide in a table, or in place of one."""
+    if kind is dict or isinstance(value, dict):
+        return _name_kind(value)
+    return repr(value)
+
+
+def _name_kind(value: object) -> str:
+    for kind, name in _KINDS.items():
+        if isinstance(value, kind):
+            return name
+    return "a date or a time"
 
 
 def _suggest_nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:

@@ -47,6 +47,26 @@ def require_own(path: Path, found: os.stat_result) -> None:
     )
 
 
+def require_regular(path: Path, found: os.stat_result) -> None:
+    """Refuse what is no file where a configuration is looked for: a pipe or a device would be read without end.
+
+    Args:
+        path: Where it was found.
+        found: What the system says of what was opened.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(
+            f"the {path.name} of this folder is no file",
+            subject=str(path.absolute()),
+            found="a folder, a pipe, a socket or a device",
+            expected="a file",
+            effect="nothing was read from it, and nothing was changed",
+        )
+
+
 def _find_caller() -> set[int]:
     """Who became root by sudo; nobody else is believed who says so."""
     told = os.environ.get("SUDO_UID", "")

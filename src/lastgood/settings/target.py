@@ -120,7 +120,7 @@ def resolve_target(text: str, config: Config | None = None) -> Target:
         if name in pipelines:
             found = make_target(pipelines[name], _choose_query(pipelines[name], query, config.path))
             return replace(found, name=text if config.named is None else None, typed=text)
-        if not any(Path(place).exists() for place in (text, f"{text}{WORK_SUFFIX}")):
+        if not any(_is_there(place) for place in (text, f"{text}{WORK_SUFFIX}")):
             raise _make_unknown_error(text, pipelines.values(), config.path)
     return Target(text, config=config)
 
@@ -132,8 +132,15 @@ def require_known(target: Target) -> None:
         UsageError: it is one.
     """
     text, config = target.typed, target.config
-    if NAME.fullmatch(text) and not config.is_there and not Path(text).exists():
+    if NAME.fullmatch(text) and not config.is_there and not _is_there(text):
         raise _make_unknown_error(text, (), config.path)
+
+
+def _is_there(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except OSError:  # no name that a file of this machine can have
+        return False
 
 
 def find_target_at(location: Location, config: Config) -> Target:

@@ -308,5 +308,5 @@ def _make_engine(url: str) -> Any:
         return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
     except ImportError as error:
         raise ExtraMissingError(extra="postgres", module=error.name or "", needed_for="this database") from error
-    except sqlalchemy.exc.ArgumentError as error:
+    except (sqlalchemy.exc.ArgumentError, ValueError) as error:  # what it takes for a port may be a password
         raise FenceInvalidError("this is no URL of a database", expected="postgresql://USER@HOST/DATABASE") from error

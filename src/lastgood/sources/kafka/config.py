@@ -57,6 +57,11 @@ _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re
 _STORE_HEAD_BYTES = 4096
 
 
+_BYTES_MAX = 4 * 1024 * 1024
+_DIGITS_MAX = 18
+"""Of a time; more than any that a clock can be set by."""
+
+
 class KafkaConfigError(UsageError):
     """Settings of a Kafka client say something that lastgood cannot do, or contradict themselves."""
 
@@ -82,13 +87,28 @@ def read_kafka_config(file: Path) -> KafkaConfig:
         KafkaConfigError: it cannot be read, or asks for what lastgood cannot do.
         PropertiesError: it is not well formed.
     """
+    return translate_config(read_client_properties(file))
+
+
+def read_client_properties(file: Path) -> dict[str, str]:
+    """The settings of a Java client, as they stand in its file.
+
+    Raises:
+        KafkaConfigError: it cannot be read, or is longer than any such file.
+        PropertiesError: it is not well formed.
+    """
     try:
-        raw = file.read_bytes()
+        with file.open("rb") as stream:
+            raw = stream.read(_BYTES_MAX + 1)
     except OSError as error:
         raise KafkaConfigError(
             "the settings of the Kafka client cannot be read", subject=str(file), found=error.strerror
         ) from error
-    return translate_config(parse_properties(raw))
+    if len(raw) > _BYTES_MAX:
+        raise KafkaConfigError(
+            "the settings of the Kafka client are too long", subject=str(file), expected=f"at most {_BYTES_MAX:,} bytes"
+        )
+    return parse_properties(raw)
 
 
 def translate_config(properties: Mapping[str, str]) -> KafkaConfig:
@@ -115,7 +135,7 @@ def translate_config(properties: Mapping[str, str]) -> KafkaConfig:
 
 
 def _limit_socket_timeout(text: str) -> str:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _DIGITS_MAX:
         raise KafkaConfigError("a time is no number", subject="request.timeout.ms", found=text, expected="milliseconds")
     shortest, longest = _SOCKET_TIMEOUT_RANGE
     return str(min(max(int(text), shortest), longest))

@@ -1,0 +1,73 @@
+"""A lake whose notes a key of this machine has signed, edited at random: nothing of it is carried out any more.
+
+Run alone, `LASTGOOD_SEED=N` repeats it; it says which edit it was.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, tree
+from hostile.test_trust_damage import lose_for
+from hostile.test_trust_fuzz import SEED, _no_waiting, edited, strings
+from hostile.test_trust_plans import OTHER, STAGES, finishing
+
+from lastgood.signing import format_keys, make_key
+
+__all__ = ["_no_waiting"]
+
+
+@pytest.fixture
+def signed_lake(attacker: Attacker, plan: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An interrupted repair, one that is closed, a backup, an incident and a count of failures: all signed."""
+    assert call("backup", "create", attacker.checkpoint).code == 0
+    attacker.place({**plan, "recovery": OTHER}, *STAGES[:4], listings={})
+    attacker.place(plan, "begun", "applying", listings={})
+    attacker.incident()
+    monkeypatch.setenv("LASTGOOD_KEY", format_keys([make_key()]))
+    told = call("key", "sign", attacker.checkpoint, "--yes")
+    assert told.code == 0, told
+    saved = tmp_path / "saved"
+    shutil.copytree(tmp_path / "lake", saved, symlinks=True)
+    return saved
+
+
+def verbs(attacker: Attacker, room: Path, backup: str) -> dict[str, tuple[object, ...]]:
+    """All that would change a checkpoint or put something back."""
+    chk = attacker.checkpoint
+    return {
+        **finishing(attacker, room),
+        "restore": ("backup", "restore", chk, "--from", backup),
+    }
+
+
+@pytest.mark.parametrize("rounds", [25, pytest.param(400, marks=pytest.mark.proof)])
+def test_nothing_signed_that_was_edited_is_carried_out(
+    signed_lake: Path, attacker: Attacker, plan: Told, victim: Path, listener: Listener, rounds: int
+) -> None:
+    chance = random.Random(f"{SEED}/{rounds}")
+    values = strings(victim, listener)
+    room = attacker.work / "recoveries" / plan["recovery"]
+    files = sorted(path.relative_to(signed_lake) for path in signed_lake.rglob("*") if path.is_file())
+    of_repair = [path for path in files if plan["recovery"] in path.parts and path.suffix == ".json"]
+    of_backups = [path for path in files if "backups" in path.parts]
+    assert of_repair
+    assert of_backups
+    for number in range(rounds):
+        verb = chance.choice(sorted(verbs(attacker, room, "")))
+        shutil.rmtree(attacker.checkpoint.parent)
+        shutil.copytree(signed_lake, attacker.checkpoint.parent, symlinks=True)
+        lose_for(verb, attacker)
+        path = chance.choice(of_backups if verb == "restore" else of_repair)
+        file = attacker.checkpoint.parent / path
+        content = file.read_bytes()
+        while file.read_bytes() == content:
+            file.write_bytes(edited(content, values, chance, is_plan=path.name == "plan.json"))
+        before = tree(attacker.checkpoint)
+        told = call(*verbs(attacker, room, path.name.partition(".")[0])[verb])
+        assert told.code not in (0, 4), (number, verb, path, told)
+        assert tree(attacker.checkpoint) == before, (number, verb, path)
+    assert INCIDENT in call("report", INCIDENT, "--checkpoint", attacker.checkpoint).out
