@@ -28,7 +28,7 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	@$(PYTEST) -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "not proof"
+	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
