@@ -69,7 +69,7 @@ def test_a_backup_that_says_it_is_another_one_is_none(lake: Path) -> None:
     before = state_of(lake / "victim")
     checkpoint = str(lake / "lake/chk")
     folder = locate_backups(parse_location(checkpoint))
-    assert verbs.find_backups(resolve_target(checkpoint)) == []
+    assert verbs.find_backups(resolve_target(checkpoint))[0] == []
     assert remove_older(STORAGE, folder, before_ms=AT_MS + 1) == []
     for wanted in (ELSEWHERE, ID):
         with pytest.raises(BackupMissingError):
@@ -142,7 +142,7 @@ def test_a_copy_or_backup_of_no_time_is_none(lake: Path, time: object) -> None:
     folder = lake / "lake/chk.lastgood/backups"
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID, "at_ms": time}))
-    assert verbs.find_backups(resolve_target(str(lake / "lake/chk"))) == []
+    assert verbs.find_backups(resolve_target(str(lake / "lake/chk")))[0] == []
 
 
 def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID}))
     (folder / "20261121-002156-7f3b.json").write_text(json.dumps({**told, "id": ID}))  # a copy of it by hand
-    assert [each.id for each in verbs.find_backups(resolve_target(str(lake / "lake/chk")))] == [ID]
+    assert [each.id for each in verbs.find_backups(resolve_target(str(lake / "lake/chk")))[0]] == [ID]
 
 
 class Bucket:

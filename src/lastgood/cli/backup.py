@@ -85,9 +85,12 @@ def list_(target: str, *, output_format: str) -> int:
     from lastgood.operations.backup import find_backups
     from lastgood.settings.target import resolve_target
 
-    found = find_backups(resolve_target(target))
+    found, unread = find_backups(resolve_target(target))
     if output_format == "json":
-        print_json({"backups": [each.to_json() for each in found]})
+        told: dict[str, object] = {"backups": [each.to_json() for each in found]}
+        if unread:
+            told["unread"] = unread
+        print_json(told)
         return 0
     out = make_console()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -107,6 +110,8 @@ def list_(target: str, *, output_format: str) -> int:
     for line in rows.more:
         out.print(f"the oldest are not shown: {line}")
     out.print(table if found else "no backup")
+    for line in take_first_lines(f"  {each}: it does not say what it holds" for each in unread):
+        out.print(make_styled(("damaged", "red"), line))
     print_nothing_changed()
     return 0
 

@@ -134,6 +134,12 @@ def list_backups(storage: Storage, folder: Location) -> list[Backup]:
     return sorted((each for each in found if each is not None), key=lambda backup: (backup.at_ms, backup.id))
 
 
+def list_unread(storage: Storage, folder: Location, known: Iterable[Backup]) -> list[str]:
+    """The ids of backups that do not say what they hold, oldest first; `known` are all that do."""
+    readable = {backup.id for backup in known}
+    return sorted(each for each in list_backup_ids(storage, folder) if each not in readable)
+
+
 def list_backup_ids(storage: Storage, folder: Location) -> list[str]:
     """The ids of which there is a file with facts, whatever that says; a file of another name is none of ours."""
     named = (_FACTS_NAME.fullmatch(name) for name in storage.names(folder) or ())
@@ -170,10 +176,11 @@ def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
     """The backup of this id; `last` is the newest.
 
     Raises:
-        BackupMissingError: there is none; names those there are.
+        BackupMissingError: there is none, or a newer one than `last` cannot be read; names those there are.
     """
     known = list_backups(storage, folder)
     if backup_id == "last" and known:
+        _require_newest(storage, folder, known)
         return known[-1]
     for backup in known:
         if backup.id == backup_id:
@@ -183,6 +190,18 @@ def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
         subject=str(folder),
         found=", ".join(backup.id for backup in known[-5:]) or "no backup",
     )
+
+
+def _require_newest(storage: Storage, folder: Location, known: list[Backup]) -> None:
+    """See that no newer one is there that does not say what it holds: who wants the last would get an older one."""
+    unread = list_unread(storage, folder, known)
+    if unread and unread[-1] > known[-1].id:  # ids begin with their time
+        raise BackupMissingError(
+            "the newest backup does not say what it holds",
+            subject=str(folder / f"{unread[-1]}.json"),
+            found="nothing that can be read",
+            expected=f"what a backup says; or, by its id, the one before it: {known[-1].id}",
+        )
 
 
 def require_signed(storage: Storage, folder: Location, backup: Backup, signer: Signer) -> None:

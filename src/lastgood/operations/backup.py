@@ -24,6 +24,7 @@ from lastgood.mirror.backups import (
     find_newest_in,
     keep_backup,
     list_backups,
+    list_unread,
     locate_backups,
     make_backup,
     read_backup,
@@ -128,14 +129,15 @@ def _fill(place: LedgerPlace, location: Location, copies: list[Copy], backup: Ba
         raise
 
 
-def find_backups(target: Target) -> list[Backup]:
-    """Every backup of a query, oldest first.
+def find_backups(target: Target) -> tuple[list[Backup], list[str]]:
+    """Every backup of a query, oldest first; and the ids of those that do not say what they hold.
 
     Raises:
         StorageError: the work folder cannot be read (subclasses).
     """
-    location = target.location
-    return list_backups(open_storage(location), locate_backups(location))
+    storage, folder = open_storage(target.location), locate_backups(target.location)
+    found = list_backups(storage, folder)
+    return found, list_unread(storage, folder, found)
 
 
 def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typed
 
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.errors import StorageError
@@ -376,7 +378,7 @@ def test_a_backup_goes_into_the_mirror_too_and_the_checkpoint_is_not_touched(che
     assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
     shutil.rmtree(checkpoint)
     assert restore(resolve_target(str(checkpoint))).last_planned == 2
-    assert len(find_backups(resolve_target(str(checkpoint)))) == 2
+    assert len(find_backups(resolve_target(str(checkpoint)))[0]) == 2
 
 
 def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +391,7 @@ def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest
     monkeypatch.setattr(operation, "read_clock_ms", lambda: STARTED_MS + 3_600_000 * 4)
     newest, removed = create(resolve_target(str(checkpoint)), retain_ms=2 * 3_600_000)
     assert removed == [made[1]]
-    assert [each.id for each in find_backups(resolve_target(str(checkpoint)))] == [
+    assert [each.id for each in find_backups(resolve_target(str(checkpoint)))[0]] == [
         made[0].id,
         made[2].id,
         made[3].id,
@@ -398,6 +400,33 @@ def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest
     assert not keep(resolve_target(str(checkpoint)), made[0].id, kept=False).kept
     with pytest.raises(BackupMissingError):
         keep(resolve_target(str(checkpoint)), made[1].id)
+
+
+def test_the_last_backup_is_never_an_older_one_for_that_the_newest_cannot_be_read(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CheckpointBuilder(checkpoint).run(1)
+    target, made = resolve_target(str(checkpoint)), []
+    for hour in range(3):
+        monkeypatch.setattr(operation, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
+        made.append(create(target)[0])
+    folder = Path(f"{checkpoint}.lastgood/backups")
+    shutil.rmtree(checkpoint)
+    (folder / f"{made[0].id}.json").write_bytes(b"{")
+    assert find_backups(target)[1] == [made[0].id]
+    assert restore(target, source="last").source == made[2].id  # an older one that is damaged is in nobody's way
+    shutil.rmtree(checkpoint)
+    (folder / f"{made[2].id}.json").write_bytes(b"{")
+    with pytest.raises(BackupMissingError, match="newest backup") as caught:
+        restore(target, source="last")
+    assert made[1].id in (caught.value.expected or "")
+    listed = typed.call("backup", "list", checkpoint)
+    assert f"{made[2].id}: it does not say what it holds" in listed.stdout
+    assert json.loads(typed.call("backup", "list", checkpoint, "--format", "json").stdout)["unread"] == [
+        made[0].id,
+        made[2].id,
+    ]
+    assert restore(target, source=made[1].id).source == made[1].id
 
 
 def test_an_unwritable_work_folder_is_an_error(checkpoint: Path) -> None:
@@ -412,7 +441,7 @@ def test_a_pipelines_name_is_resolved(checkpoint: Path, tmp_path: Path) -> None:
     config = tmp_path / "lastgood.toml"
     config.write_text(f'[pipeline.orders]\ncommand = ["x"]\ncheckpoint = "{checkpoint}"\n')
     made, _ = create(resolve_target("orders", Config(config)))
-    assert find_backups(resolve_target("orders", Config(config))) == [made]
+    assert find_backups(resolve_target("orders", Config(config))) == ([made], [])
     assert keep(resolve_target("orders", Config(config)), "last").id == made.id
     shutil.rmtree(checkpoint)
     assert restore(resolve_target("orders", Config(config)), source=made.id).checkpoint == str(checkpoint)
