@@ -7,8 +7,7 @@ SEED ?= $(shell date +%s)
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/pytest --basetemp="$$folder/tmp"
-# What check has run is not even collected again. More workers than cores: those that wait for a Spark leave the cores to
-# those that compute.
+# What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
 UNIT := unit-a-to-h unit-i-to-o unit-p-to-z
 # Nothing may depend on what the calling shell exports.
@@ -28,7 +27,8 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "not proof"
+	@$(PYTEST) -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
+	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
