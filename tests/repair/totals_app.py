@@ -3,18 +3,24 @@
 The application knows nothing of lastgood. Its functions are called by `RunningSpark.call`.
 """
 
-from windowed_app import events, run
+from windowed_app import LENGTH, SLIDE, events, run
 
 
 def totals(frame, told):
     """The old code counts; the new one has a sum as well: the state has another schema."""
     from pyspark.sql import functions
 
-    keys = [functions.col("v").__mod__(told["keys"]).alias("k")] if told["keys"] else []
+    keys = []
+    if told["is_windowed"]:
+        keys = [functions.window("t", LENGTH, SLIDE)]
+    elif told["keys"]:
+        keys = [(functions.col("v") % told["keys"]).alias("k")]
     counts = [functions.count("*").alias("n")]
     if told["code"] == "new":
         counts.append(functions.sum("v").alias("total"))
     grouped = frame.groupBy(*keys).agg(*counts)
+    if told["is_windowed"]:
+        return grouped.selectExpr("cast(window.start as string) as k", "*").drop("window")
     return grouped if keys else grouped.selectExpr("0 as k", "*")
 
 

@@ -59,7 +59,8 @@ def check_input_files(query: OpenQuery, read_up_to: Mapping[str, int]) -> InputF
         if source_id not in query.checkpoint.shared_logs:  # it may go by that of another one
             entries = list(query.source_entries(source_id))
             not_listed += (NotListed(source_id, gap) for gap in _find_gaps(entries, up_to))
-            own = [each for each in entries if not each.is_copy]  # a copy may be of a batch that was planned anew
+            # A copy may be of a batch that was planned anew.
+            own = [each for each in entries if not each.is_copy]
             twice += (FileTwice(source_id, path, pair) for path, pair in _find_twice(own, up_to))
     return InputFiles(tuple(not_listed), tuple(twice))
 

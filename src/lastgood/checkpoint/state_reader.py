@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -72,10 +73,11 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
     ]
     stores = list(pool.map(lambda pair: _read_stores(storage, root, *pair), pairs))
     described = [found.result() for found in metadata]
+    all_stores = list(itertools.chain.from_iterable(stores))
     found = []
     for number, (path, what) in zip(operators, described, strict=True):
-        own = tuple(store for group in stores for store in group if store.operator == number)
-        found.append(StateOperator(number, what, path, own))
+        own = [store for store in all_stores if store.operator == number]
+        found.append(StateOperator(number, what, path, tuple(own)))
     return [replace(each, schema=_read_operator_schema(storage, root, each, schemas[each.operator])) for each in found]
 
 
@@ -284,8 +286,9 @@ def _open_snapshots(
     unique_ids = find_unique_ids(store, commits)
     while True:
         paths = [Loads(store, unique_ids, auto_repair=repair).path(version) for repair in (False, True)]
-        begun = [path[0] for path in paths if path and path[0].kind is StateFileKind.ZIP and path[0].size]
-        unread = next((file for file in begun if file not in store.snapshots), None)
+        begun = [path[0] for path in paths if path]
+        archives = [file for file in begun if file.kind is StateFileKind.ZIP and file.size]
+        unread = next((file for file in archives if file not in store.snapshots), None)
         if unread is None:
             return store
         found = _read(storage, checkpoint / store.folder, unread, ZIP_BYTES_MAX + 1, parse_snapshot)

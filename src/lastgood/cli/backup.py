@@ -110,8 +110,8 @@ def list_(target: str, *, output_format: str) -> int:
     for line in rows.more:
         out.print(f"the oldest are not shown: {line}")
     out.print(table if found else "no backup")
-    for line in take_first_lines(f"  {each}: it does not say what it holds" for each in unread):
-        out.print(make_styled(("damaged", "red"), line))
+    for line in take_first_lines(unread):
+        out.print(make_styled(("damaged", "red"), f"  {line}: it does not say what it holds"))
     print_nothing_changed()
     return 0
 

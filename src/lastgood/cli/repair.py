@@ -101,7 +101,8 @@ def _print_steps(steps: Sequence[Step], out: Console) -> None:
     groups = take_excerpt((list(each) for _, each in groupby(enumerate(steps, 1), _find_group)), _STEPS_SHOWN)
     for group in groups.shown:
         shown = _LIKE_EACH_OTHER_MAX
-        if len(group) == shown + 1:  # the line for the rest would be as long as the step itself
+        # A line for a rest of one would be as long as the step itself.
+        if len(group) == shown + 1:
             shown += 1
         for number, step in group[:shown]:
             _print_step(number, step, out)

@@ -360,13 +360,15 @@ def _check_relation(observed: Observation, restart: Restart) -> Iterator[Finding
 
 def _describe_cost_of_rerun(observed: Observation) -> str:
     """What is lost where the newest batch runs again, as far as anybody knows."""
-    if any(find_planned_anew(observed.checkpoint, sink) is not None for sink in observed.sinks):
+    anew = [find_planned_anew(observed.checkpoint, sink) for sink in observed.sinks]
+    if any(anew):
         return "what comes of that is told of the sink"
     unasked = list_unasked_sources(observed)
     gone = [each.title for each in unasked if each.is_lost_with_driver]
     if gone:
         return f"what {' and '.join(gone)} had brought for it is gone"
-    if any(not each.is_vouched_for for each in unasked) or not observed.fail_on_data_loss:
+    is_vouched_for = all(each.is_vouched_for for each in unasked)
+    if not is_vouched_for or not observed.fail_on_data_loss:
         return "nothing is lost by that if its sources still have what it reads"
     return "nothing is lost by that"
 

@@ -137,7 +137,7 @@ def list_backups(storage: Storage, folder: Location) -> list[Backup]:
 def list_unread(storage: Storage, folder: Location, known: Iterable[Backup]) -> list[str]:
     """The ids of backups that do not say what they hold, oldest first; `known` are all that do."""
     readable = {backup.id for backup in known}
-    return sorted(each for each in list_backup_ids(storage, folder) if each not in readable)
+    return sorted(set(list_backup_ids(storage, folder)) - readable)
 
 
 def list_backup_ids(storage: Storage, folder: Location) -> list[str]:

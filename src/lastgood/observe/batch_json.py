@@ -95,7 +95,8 @@ def list_commands_again(row: BatchRow, query: OpenQuery, bootstrap: str | None =
         elif read.files is not None:
             first, stop = read.files
             known = query.source_files(read.source_id)
-            files = dict.fromkeys(format_for_spark(file.path) for file in known if first <= file.log_id < stop)
+            wanted = [file.path for file in known if first <= file.log_id < stop]
+            files = dict.fromkeys(map(format_for_spark, wanted))
             lines.append(f"spark.read…load({json.dumps(list(files))})")
     return lines
 

@@ -50,18 +50,17 @@ def find_written_state(standing: Standing, goal: RecomputeGoal) -> WrittenState:
         return WrittenState(mode, (kept, ground, _ORDER), is_windowed=True)
     is_said = goal.output_mode is not None
     kept = _require(standing, is_aggregation(standing.observed), "one aggregation", is_said=is_said)
-    is_closing = mode == UPDATE and windowed.is_so is True
-    if goal.starts and not is_closing:
+    if goal.starts:
         raise refuse(
             standing,
-            "the state holds all that was ever read, and cannot be made of less",
+            "a state of which more than closed windows was written is made of all that was read",
             subject="--window",
             found=f"a query in output mode {mode}",
-            expected="windows that a watermark closes; or nothing said of how long they are",
+            expected="output mode append; or nothing said of how long windows are",
         )
     if mode == UPDATE:
         again = "what the state holds is sent again, with the values that it has: once in a sink that upserts by key"
-        return WrittenState(mode, (kept, ground, again, _ORDER), is_windowed=is_closing)
+        return WrittenState(mode, (kept, ground, again, _ORDER), is_windowed=windowed.is_so is True)
     return WrittenState(mode, (kept, ground, _ORDER))
 
 

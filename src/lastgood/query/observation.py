@@ -260,7 +260,8 @@ def _has_run_without_data(checkpoint: Checkpoint) -> bool:
 
 def _is_written_whole(sinks: Iterable[SinkEvidence]) -> bool:
     """Whether a batch was written in output mode complete, which Spark knows for aggregations alone."""
-    return any((batch.output_mode or "").lower() == COMPLETE for each in sinks for batch in each.batches)
+    modes = {batch.output_mode for each in sinks for batch in each.batches}
+    return COMPLETE in {mode.lower() for mode in modes if mode is not None}
 
 
 def make_removal_command(location: str, name: str) -> str:

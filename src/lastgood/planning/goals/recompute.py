@@ -198,7 +198,9 @@ class _Done:
 def _find_partitions(standing: Standing, plan: OffsetEntry) -> int | None:
     """Over how many the state is spread; an aggregation without a key has one, whatever is pinned."""
     state = standing.checkpoint.state
-    if state is not None and any(state.spread(each) is Spread.SINGLE for each in state.operators):
+    if state is None:
+        return find_pinned_partitions(plan)
+    if Spread.SINGLE in map(state.spread, state.operators):
         return 1
     return find_pinned_partitions(plan)
 

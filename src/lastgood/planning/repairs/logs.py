@@ -61,8 +61,8 @@ def repair_newest_plan(work: Work) -> Repair | None:
 def _explain_unread(entry: OffsetEntry | Damage | None) -> tuple[str, str]:
     """What is wrong with a plan, and what was found there."""
     if isinstance(entry, OffsetEntry):
-        found = next(line for line in entry.sources if isinstance(line.offset, _NO_OFFSET))
-        return f"lacks the offset of source {found.source_id}", found.text[:_SHOWN]
+        lacking = [line for line in entry.sources if isinstance(line.offset, _NO_OFFSET)]
+        return f"lacks the offset of source {lacking[0].source_id}", lacking[0].text[:_SHOWN]
     if entry is None:
         return "cannot be read", "a name that Spark does not open"
     return "cannot be read", str(entry)

@@ -46,21 +46,22 @@ def find_newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
 
 def restore_lost_checkpoint(work: Work) -> Repair | None:
     """No batch is planned or committed, and the mirror knows batches of this query."""
-    checkpoint = work.standing.checkpoint
-    listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
-    is_known = bool(list_mirrored(work.mirror, OFFSETS))
-    if listed == (None, None) and is_known:
+    if _are_logs_lost(work) and list_mirrored(work.mirror, OFFSETS):
         return restore_from_mirror(work, work.mirror)
     return None
 
 
 def restore_lost_logs(work: Work) -> Repair | None:
     """The same where the state is to be made anew: that it is gone matters no more."""
-    checkpoint = work.standing.checkpoint
-    listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
-    if listed == (None, None) and find_newest_mirrored(work.mirror) is not None:
+    if _are_logs_lost(work) and find_newest_mirrored(work.mirror) is not None:
         return _put_back(work, work.mirror)
     return None
+
+
+def _are_logs_lost(work: Work) -> bool:
+    checkpoint = work.standing.checkpoint
+    listings = (checkpoint.offsets.listing, checkpoint.commits.listing)
+    return all(each.newest_listed is None for each in listings)
 
 
 def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
