@@ -144,7 +144,7 @@ class Laboratory:
             draft = folder.with_name(f"{flavour.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            self._make(flavour, draft, self._sparks.of(version))
+            self._make(flavour, draft, self._sparks.of(version, flavour.state_format))
             copy_case(draft, folder)
             shutil.rmtree(draft)
         return folder
@@ -195,7 +195,7 @@ class Laboratory:
         flavour = FLAVOURS[case.flavour]
         before = logs(folder)
         try:
-            spark = self._sparks.of(self.version)
+            spark = self._sparks.of(self.version, flavour.state_format)
             told = self._run(flavour, folder, spark, fail_on_data_loss=case.fail_on_data_loss)
             asked = {"do": "content", "flavour": flavour.name, "folder": str(folder)}
             shown = spark.ask(asked)["content"]
@@ -207,7 +207,7 @@ class Laboratory:
     @property
     def spark(self) -> RunningSpark:
         """The Spark that queries are started on."""
-        return self._sparks.of(self.version)
+        return self._sparks.of(self.version, "1")
 
     def _make(self, flavour: Flavour, folder: Path, spark: RunningSpark) -> None:
         if flavour.kind == "kafka":

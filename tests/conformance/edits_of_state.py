@@ -38,8 +38,9 @@ def _state_versions(case: Path) -> Iterator[Parameters]:
                 yield {"partitions": which, "versions": chosen, "kind": "any"}
     for kind in (".snapshot", ".zip", ".delta", ".changelog"):
         if any(path.suffix == kind for folder in stores(case) for path in folder.iterdir()):
-            yield {"partitions": "all", "versions": versions, "kind": kind}
-            yield {"partitions": "first", "versions": versions, "kind": kind}
+            for chosen in (versions, versions[-2:], versions[:2]):
+                yield {"partitions": "all", "versions": chosen, "kind": kind}
+                yield {"partitions": "first", "versions": chosen, "kind": kind}
 
 
 @row(_state_versions, weight=5)

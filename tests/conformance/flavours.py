@@ -22,6 +22,7 @@ FIRST_EVENT = 1_760_000_000
 """Seconds since the epoch of the first record; each file is a minute of records."""
 FIRST_MODIFIED = 1_790_000_000
 _STREAMING = "spark.sql.streaming."
+_STATE_FORMAT = f"{_STREAMING}stateStore.checkpointFormatVersion"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 WATERMARK_SECONDS = 60
 WINDOW_SECONDS = 120
@@ -57,6 +58,11 @@ class Flavour:
     """Of the sink."""
     is_chosen: bool = True
     """Whether random damage is tried on it; else only what a test names."""
+
+    @property
+    def state_format(self) -> str:
+        """The checkpoint format of its state."""
+        return self.conf.get(_STATE_FORMAT, "1")
 
     @property
     def is_stateful(self) -> bool:
@@ -155,7 +161,7 @@ _SOURCE_COMPACTION = {
     f"{_STREAMING}fileSource.log.cleanupDelay": "0",
 }
 _SINK_COMPACTION = {f"{_STREAMING}fileSink.log.compactInterval": "3", f"{_STREAMING}fileSink.log.cleanupDelay": "0"}
-_FORMAT_V2 = {f"{_STREAMING}stateStore.checkpointFormatVersion": "2"}
+_FORMAT_V2 = {_STATE_FORMAT: "2"}
 _ONLY_DATA = {f"{_STREAMING}noDataMicroBatches.enabled": "false"}
 _ASYNC_INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 _ASYNC = {"asyncProgressTrackingEnabled": "true", _ASYNC_INTERVAL: "700"}

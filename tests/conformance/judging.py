@@ -133,6 +133,6 @@ def _last_words(seen: Observation) -> str:
 def _innermost(message: str) -> str:
     """The first line, or the last cause or error where a Python function stands between Spark and itself."""
     lines = message.strip().splitlines()
-    causes = [line for line in lines if line.lstrip().startswith("Caused by: ")]
+    causes = [line for line in lines if line.lstrip().startswith(("Caused by: ", ": "))]  # the second is py4j's
     errors = [line for line in lines if _ERROR_OF_PYTHON.match(line)] if "Traceback" in lines[0] else []
     return (causes or errors or lines[:1])[-1].strip()

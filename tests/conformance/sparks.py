@@ -124,17 +124,23 @@ class RunningSpark:
 
 
 class Sparks:
-    """One Spark at a time: that of the version that was asked for last."""
+    """One Spark at a time: that of the version that was asked for last.
+
+    The JVM of a Spark 4.0 reads only the snapshots of state in the checkpoint format of the first store that it meets.
+    """
 
     def __init__(self, start: Callable[[str], RunningSpark]) -> None:
         self._start = start
         self._running: RunningSpark | None = None
+        self._state_format = ""
 
-    def of(self, version: str) -> RunningSpark:
-        """A Spark of this version; one of another version ends."""
-        if self._running is None or self._running.version != version:
+    def of(self, version: str, state_format: str) -> RunningSpark:
+        """A Spark of this version, for state in this checkpoint format; one that is another ends."""
+        is_other_format = version.startswith("4.0.") and self._state_format != state_format
+        if self._running is None or self._running.version != version or is_other_format:
             self.close()
             self._running = self._start(version)
+            self._state_format = state_format
         return self._running
 
     def close(self) -> None:

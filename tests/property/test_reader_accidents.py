@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.reader import read_batches, read_checkpoint
-from lastgood.checkpoint.state import Loads, find_unique_ids
+from lastgood.checkpoint.state import LOADINGS, Loads, find_unique_ids
 from lastgood.storage.reading import Entry, Location
 
 EXAMPLES = max(60, int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES", "0")) // 50)
@@ -114,8 +114,8 @@ def look_at(found: Checkpoint, files: dict[str, bytes]) -> None:
     if found.state is None:
         return
     for store in (store for operator in found.state.operators for store in operator.stores):
-        for repair in (False, True):
-            loads = Loads(store, find_unique_ids(store, {}), auto_repair=repair)
+        for loading in LOADINGS:
+            loads = Loads(store, find_unique_ids(store, {}), loading=loading)
             assert all(loads.obstacle(version) is None for version in loads.loadable())
     if found.state.loadable and found.last_committed is not None:
         needed = found.last_committed + 1

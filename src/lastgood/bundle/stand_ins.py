@@ -55,8 +55,6 @@ _BLOCK_HEADER = struct.Struct("<8sBiii")
 _BLOCK_MAGIC = b"LZ4Block"
 _NOT_COMPRESSED = 0x10
 _END = _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, 0, 0, 0)
-_HEAD_UNPACKED_BYTES = 0x10004 + 1
-"""So many unpacked bytes of a changelog are looked at for its lineage."""
 _BINARY = b"\xff\xff"
 """No UTF-8, as binary data is none."""
 
@@ -203,10 +201,12 @@ def _make_changelogs(raw: bytes) -> list[bytes]:
         _make_changelog("v1", ()),
         _make_block(b"\0\2\xff\xff"),
         _make_block(_encode_utf("v3") + _encode_utf("x")),
+        _make_block(_encode_utf("v3"), checksum=1),
     ]
     ended = [head + _END for head in heads]
-    padded = [head + _make_block(bytes(_HEAD_UNPACKED_BYTES)) + _cut(_BLOCK_HEADER.size) for head in heads]
-    return [*ended, *padded, b"LZ4", _cut(len(raw)), bytes(32), _make_block(b"") + bytes(len(_END)), b""]
+    cut = [head + _cut(_BLOCK_HEADER.size) for head in heads]
+    followed = [head + bytes(len(_END)) for head in heads]
+    return [*ended, *cut, *followed, b"LZ4", _cut(len(raw)), bytes(32), _make_block(b"") + bytes(len(_END)), b""]
 
 
 def _make_changelog(version: str, lineage: Iterable[LineageItem]) -> bytes:
@@ -219,9 +219,10 @@ def _encode_utf(text: str) -> bytes:
     return len(raw).to_bytes(2) + raw
 
 
-def _make_block(content: bytes) -> bytes:
-    """One block of an LZ4 block stream that is not compressed; nobody looks at its checksum."""
-    return _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, len(content), max(1, len(content)), 0) + content
+def _make_block(content: bytes, *, checksum: int = 0) -> bytes:
+    """One block of an LZ4 block stream that is not compressed; nobody looks at a checksum of 0."""
+    size = len(content)
+    return _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, size, max(1, size), checksum) + content
 
 
 def _cut(size: int) -> bytes:

@@ -18,6 +18,8 @@ class DamageKind(enum.Enum):
     """The first line is not `v` and a number from 1; Spark: `failed to read correct log version`."""
     VERSION_TOO_NEW = "version_too_new"
     """A version that no Spark up to 4.3 writes here; Spark: `UnsupportedLogVersion`."""
+    OTHER_VERSION = "other_version"
+    """A version that the Spark which starts does not read, and another does; Spark: `CANNOT_READ_CHECKPOINT`."""
     VERSION_LINE_ONLY = "version_line_only"
     """An entry that ends after its version; Spark: `next on empty iterator`, or `failed to detect` that version."""
     BLANK_METADATA_LINE = "blank_metadata_line"

@@ -26,7 +26,7 @@ _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 def pack_raw(content: bytes) -> bytes:
     """One block as it is, and the mark of the end; for what is short."""
     token = RAW | _SMALL_BLOCK
-    block = HEADER.pack(MAGIC, token, len(content), len(content), _compute_checksum(content))
+    block = HEADER.pack(MAGIC, token, len(content), len(content), compute_checksum(content))
     return block + content + HEADER.pack(MAGIC, token, 0, 0, 0)
 
 
@@ -43,7 +43,7 @@ def find_corruption(raw: bytes) -> Damage | None:
             return None
         block = raw[at + HEADER.size : at + HEADER.size + max(packed, 0)]
         content = _unpack_block(block, token, packed, size)
-        if content is None or _compute_checksum(content) != wanted & _WORD:
+        if content is None or compute_checksum(content) != wanted & _WORD:
             return make_damage(DamageKind.CHECKSUM_MISMATCH, f"block at byte {at} of {len(raw)}")
         at += HEADER.size + packed
     return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
@@ -93,7 +93,7 @@ def _read_length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
     return length, at
 
 
-def _compute_checksum(content: bytes) -> int:
+def compute_checksum(content: bytes) -> int:
     """XXH32 with the seed of `LZ4BlockOutputStream`, which keeps 28 bits of it."""
     first, second, third, fourth, fifth = _PRIMES
     whole = len(content) // 16 * 16

@@ -21,6 +21,8 @@ from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, State
 
 _OPERATORS_MAX = 1_000
 """A plan has fewer."""
+_REPAIR_VERSIONS_MAX = 500
+"""`spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay`, as Spark sets it."""
 
 UniqueIds: TypeAlias = Mapping[int, frozenset[str]]
 """Per version of one store: the ids that commits name for it (those of the other stores beside it do no harm)."""
@@ -105,9 +107,35 @@ class StateStore:
         return BatchIds.of({file.version for file in self.files})
 
 
+def _find_oldest_for_repair(version: int) -> int:
+    """The version that the lineages must lead back to before Spark repairs."""
+    return max(1, version - _REPAIR_VERSIONS_MAX)
+
+
+def _is_lineage_of(version: int, lineage: tuple[LineageItem, ...]) -> bool:
+    """Whether it names each version, from one on, up to the one before; version 1 builds on none."""
+    first = version - len(lineage)
+    is_whole = [item.version for item in lineage] == list(range(first, version))
+    return is_whole and (first >= 1 if lineage else version == 1)
+
+
 def list_snapshots_that_stay(store: StateStore) -> list[StateFile]:
     """The snapshots that nobody writes over when their version is made again, ascending."""
     return [file for file in store.files if file.is_snapshot_that_stays]
+
+
+class Loading(NamedTuple):
+    """How a version of Spark loads a state store."""
+
+    auto_repair: bool = False
+    """Past a snapshot that it cannot read, to an older one, if it keeps changes."""
+    metadata_version: int | None = None
+    """Which version of the metadata of a snapshot it reads in state checkpoint format v2; None: any."""
+
+
+ANY_LOADING = Loading()
+LOADINGS = (ANY_LOADING, Loading(auto_repair=True), Loading(auto_repair=True, metadata_version=1))
+"""What tells together which files any Spark may read."""
 
 
 class Loads:
@@ -119,7 +147,7 @@ class Loads:
         unique_ids: UniqueIds | None = None,
         *,
         hdfs_backed: bool | None = None,
-        auto_repair: bool = False,
+        loading: Loading = ANY_LOADING,
     ) -> None:
         """Judge `store`.
 
@@ -127,10 +155,11 @@ class Loads:
             store: The store, with what was looked into.
             unique_ids: Per version the ids that commits name (version N+1 in commit N); format v2 only.
             hdfs_backed: Which provider loads it; None: the one that wrote its newest file.
-            auto_repair: As Spark 4.2 and later do: go past a broken snapshot to an older one.
+            loading: How the Spark that loads it does so.
         """
         self._store = store
-        self._auto_repair = auto_repair
+        self._loading = loading
+        self._auto_repair = loading.auto_repair and store.format is not StateFormat.ROCKSDB  # no changes to apply
         if hdfs_backed is None:
             hdfs_backed = store.format is StateFormat.HDFS_BACKED
         self._change_kind = StateFileKind.DELTA if hdfs_backed else StateFileKind.CHANGELOG
@@ -140,21 +169,20 @@ class Loads:
         self._named = {version: [_Node(version, one) for one in ids] for version, ids in (unique_ids or {}).items()}
         self._has_ids = any(file.unique_id for file in store.files)
         self._before: dict[_Node, _Node] = {}
-        self._missing_bases: dict[_Node, _Node] = {}
+        self._lineages: dict[_Node, list[_Node]] = {}
         self._follow_lineages()
 
     def _follow_lineages(self) -> None:
         for file, lineage in sorted(self._store.lineages.items(), key=lambda item: item[0].version, reverse=True):
-            if isinstance(lineage, Damage):
+            if isinstance(lineage, Damage) or not _is_lineage_of(file.version, lineage):
                 continue
-            chain = [*(_Node(*item) for item in lineage if item.version < file.version), _make_node(file)]
-            neighbours = [pair for pair in itertools.pairwise(chain) if pair[0].version == pair[1].version - 1]
-            self._before.update((node, before) for before, node in neighbours)
-            if chain[0].version > 1 and not any(node in self._snapshots for node in chain):
-                self._missing_bases[chain[-1]] = chain[0]  # changes before it are not looked for
-            if _make_node(file) in self._named.get(file.version, ()):
-                for node in chain[:-1]:  # what a version in force builds on was in force
-                    self._named[node.version] = [node]
+            node = _make_node(file)
+            builds_on = [_Node(*item) for item in lineage]
+            self._lineages[node] = builds_on
+            self._before.update((after, before) for before, after in itertools.pairwise([*builds_on, node]))
+            if node in self._named.get(file.version, ()):
+                for each in builds_on:  # what a version in force builds on was in force
+                    self._named[each.version] = [each]
 
     def _in_force(self, version: int) -> _Node:
         """The version as it counts: with the id that a commit names, or without one where names have none."""
@@ -184,15 +212,96 @@ class Loads:
 
         It begins with a snapshot, or with version 1, or where the trail of ids is lost.
         """
+        return self._list_files(self._in_force(version))
+
+    def _list_files(self, node: _Node) -> list[StateFile]:
+        known = self._list_known(node)
+        if known is not None:
+            return self._list_files_of(known)
         files: list[StateFile] = []
-        node: _Node | None = self._in_force(version)
-        while node is not None and node.unique_id is not None and node.version > 0:  # ids lead back one by one
-            snapshot = self._usable(node)
+        at: _Node | None = node
+        while at is not None and at.unique_id is not None and at.version > 0:  # ids lead back one by one
+            snapshot = self._usable(at)
             if snapshot:
                 return [snapshot, *reversed(files)]
-            files.append(self._change(node))
-            node = self._one_before(node)
-        return [*(self._plain_path(node.version) if node else ()), *reversed(files)]
+            files.append(self._change(at))
+            at = self._one_before(at)
+        return [*(self._plain_path(at.version) if at else ()), *reversed(files)]
+
+    def _list_known(self, node: _Node) -> list[_Node] | None:
+        """The versions that Spark knows to lead to `node`, oldest first; None if its lineage was not read.
+
+        A snapshot needs no other. Changes name what they build on, back to the snapshot that was the newest then, and
+        to an older one Spark goes back only to repair, and only while each lineage leads on to another.
+        """
+        if node.unique_id is None:
+            return None
+        if node in self._snapshots:
+            known = [node]
+        elif node in self._lineages:
+            known = [*self._lineages[node], node]
+        else:
+            return None
+        if not self._auto_repair or self._find_beginning(known) is not None:
+            return known
+        repaired = self._list_for_repair(node)
+        if repaired is None or not self._can_repair(known, repaired):
+            return known
+        return repaired
+
+    def _can_repair(self, known: list[_Node], repaired: list[_Node]) -> bool:
+        """Without a snapshot that it knew of, Spark tried to begin before version 1, and does not try that again."""
+        is_known = any(node in self._snapshots for node in known)
+        return is_known or any(self._usable(node) for node in repaired)
+
+    def _list_for_repair(self, node: _Node) -> list[_Node] | None:
+        """All versions that lead to `node` and that a repair may begin at; None if the lineages do not lead there."""
+        oldest = _find_oldest_for_repair(node.version)
+        chain = [node]
+        while chain[0].version > oldest:
+            before = [each for each in self._lineages.get(chain[0], ()) if each.version >= oldest]
+            if not before:
+                return None
+            chain = [*before, *chain]
+        return chain
+
+    def _find_beginning(self, chain: list[_Node]) -> int | None:
+        """Where in a chain of versions a load begins: at its newest snapshot, else before version 1."""
+        for number in reversed(range(len(chain))):
+            if self._usable(chain[number]):
+                return number
+        return 0 if chain[0].version == 1 else None
+
+    def _list_files_of(self, chain: list[_Node]) -> list[StateFile]:
+        begin = self._find_beginning(chain)
+        if begin is not None:
+            first = self._usable(chain[begin]) or self._change(chain[begin])
+        else:  # at a snapshot that is broken, or that is not there
+            begin = max((number for number, node in enumerate(chain) if node in self._snapshots), default=0)
+            node = chain[begin]
+            first = self._snapshots.get(node, StateFile(node.version, StateFileKind.ZIP, node.unique_id))
+        return [first, *(self._change(node) for node in chain[begin + 1 :])]
+
+    def find_lineage_to_read(self, version: int, *, to_the_oldest: bool) -> StateFile | None:
+        """The changelog, of those not read yet, that tells more of what `version` builds on; format v2 only.
+
+        Args:
+            version: Which to load.
+            to_the_oldest: Also what only a repair asks for, though nothing is known to be broken.
+        """
+        node = self._in_force(version)
+        if node.unique_id is None:
+            return None
+        if not to_the_oldest:
+            known = self._list_known(node)
+            if known is not None and self._find_beginning(known) is not None:
+                return None
+        while self._lineages.get(node):
+            node = self._lineages[node][0]
+        change = self._changes.get(node)
+        if change in self._store.lineages or node.version <= _find_oldest_for_repair(version):
+            return None
+        return change
 
     def _plain_path(self, version: int) -> Iterator[StateFile]:
         snapshots = sorted(
@@ -218,12 +327,10 @@ class Loads:
 
     def obstacle(self, version: int) -> Obstacle | None:
         """What keeps `version` from being loaded, the first that Spark would meet; None if nothing does."""
-        path = self.path(version)
-        base = None
-        if path:
-            base = self._missing_bases.get(_make_node(path[-1]))
-        if base:
-            return Obstacle(StateFile(base.version, StateFileKind.ZIP, base.unique_id).name, None)
+        return self._find_obstacle(self._in_force(version))
+
+    def _find_obstacle(self, node: _Node) -> Obstacle | None:
+        path = self._list_files(node)
         if path and path[-1].unique_id and not self._is_there(path[-1]):
             return Obstacle(path[-1].name, None)  # without it Spark does not know the others
         for file in path:
@@ -245,9 +352,9 @@ class Loads:
         return BatchIds.of({node.version for node in good if node == self._in_force(node.version)})
 
     def _can_load(self, node: _Node, good: Collection[_Node]) -> bool:
+        if node in self._lineages:
+            return self._find_obstacle(node) is None
         snapshot, change = self._snapshots.get(node), self._changes.get(node)
-        if node in self._missing_bases:
-            return False
         if snapshot:
             if self._broken(snapshot) is None:
                 return True
@@ -269,6 +376,8 @@ class Loads:
             return self._store.broken.get(file)
         if isinstance(metadata, Damage):
             return None if metadata.kind is DamageKind.TOO_LARGE else metadata
+        if file.unique_id and self._loading.metadata_version not in (None, metadata.version):
+            return make_damage(DamageKind.OTHER_VERSION, f"v{metadata.version}")
         for name, size in metadata.files.items():
             found = self._store.immutables.get(name, -1)
             if found is not None and found != size:
@@ -349,14 +458,14 @@ class State:
     planned_ms: Mapping[int, int] = field(default_factory=dict)
     """When those batches were planned whose changes were made again after a snapshot; milliseconds since 1970."""
 
-    def obstacles_to(self, version: int, *, auto_repair: bool = False) -> tuple[Obstacle, ...]:
+    def obstacles_to(self, version: int, loading: Loading = ANY_LOADING) -> tuple[Obstacle, ...]:
         """One for each store that cannot load `version`, as far as it was looked; see `judge_state`."""
         return judge_state(
             self.operators,
             self.commits,
             restart_version=version,
             pins=self.pins,
-            auto_repair=auto_repair,
+            loading=loading,
         ).obstacles
 
     def spread(self, operator: StateOperator) -> Spread:
@@ -400,7 +509,7 @@ def judge_state(
     *,
     restart_version: int | None,
     pins: Pins,
-    auto_repair: bool = False,
+    loading: Loading = ANY_LOADING,
 ) -> State:
     """Tell which versions all stores can load, and what stands in the way of the one that a restart needs.
 
@@ -409,7 +518,7 @@ def judge_state(
         commits: `state_unique_ids` of the commits that were read, by batch.
         restart_version: C+1, or None if no batch is committed.
         pins: See `StateOperator.partitions`.
-        auto_repair: See `Loads`.
+        loading: See `Loads`.
     """
     operators = _fill_in_operators(operators, commits)
     kept = [operator for operator in operators if operator.is_kept]
@@ -429,7 +538,7 @@ def judge_state(
                 store,
                 find_unique_ids(store, commits),
                 hdfs_backed=is_hdfs_backed if not store.files else None,
-                auto_repair=auto_repair and store.format is not StateFormat.ROCKSDB,  # which has no changes to apply
+                loading=loading,
             )
             loadable = loads.loadable()
             if common is None:

@@ -94,7 +94,7 @@ class SnapshotMetadata:
     """The entry `metadata` of a RocksDB snapshot archive."""
 
     version: int
-    """Spark 4.0 writes 2 where there are column families; Spark 4.3 writes and reads 1 only."""
+    """Spark 4.0 writes and reads that of the state checkpoint format, 1 or 2; later ones write and read 1 only."""
     files: Mapping[str, int]
     """Names in `SSTs/` and `logs/` of the immutable files that belong to it, and their sizes in bytes."""
     keys: int
@@ -212,14 +212,14 @@ def _parse_lineage_item(value: Json) -> LineageItem | None:
 
 
 def _unpack_lz4_head(raw: bytes) -> bytes | Damage:
-    """The first 64 KB and more of what an `LZ4BlockOutputStream` packed."""
+    """So many of the first blocks that an `LZ4BlockOutputStream` packed that the lineage is in them."""
     if len(raw) < lz4.HEADER.size:
         short = lz4.MAGIC.startswith(raw[: len(lz4.MAGIC)])
         return make_damage(DamageKind.TRUNCATED if short else DamageKind.UNKNOWN_CODEC, raw[:16])
     unpacked = bytearray()
     at = 0
-    while len(unpacked) <= 0x10004 and at + lz4.HEADER.size <= len(raw):
-        magic, token, packed, size, _ = lz4.HEADER.unpack_from(raw, at)
+    while len(unpacked) < _measure_lineage(unpacked) and at + lz4.HEADER.size <= len(raw):
+        magic, token, packed, size, checksum = lz4.HEADER.unpack_from(raw, at)
         if magic != lz4.MAGIC:
             return make_damage(DamageKind.UNKNOWN_CODEC if not at else DamageKind.BAD_HEADER, raw[at : at + 16])
         at += lz4.HEADER.size
@@ -231,12 +231,30 @@ def _unpack_lz4_head(raw: bytes) -> bytes | Damage:
         block = raw[at : at + packed]
         if len(block) < packed:
             return make_damage(DamageKind.TRUNCATED, f"{len(raw)} bytes")
-        piece = block if method == lz4.RAW else lz4.unpack_block(block, min(size, 0x20000))
-        if piece is None:
-            return make_damage(DamageKind.BAD_HEADER, raw[:16])
+        piece = _unpack_lz4_block(block, method, size, checksum)
+        if isinstance(piece, Damage):
+            return piece
         unpacked += piece
         at += packed
     return bytes(unpacked)
+
+
+def _unpack_lz4_block(block: bytes, method: int, size: int, checksum: int) -> bytes | Damage:
+    piece = block if method == lz4.RAW else lz4.unpack_block(block, min(size, 0x20000))
+    if piece is None:
+        return make_damage(DamageKind.BAD_HEADER, block[:16])
+    if checksum and len(piece) == size and lz4.compute_checksum(piece) != checksum:  # a bundle keeps none
+        return make_damage(DamageKind.CHECKSUM_MISMATCH, f"{size} bytes unpacked")
+    return piece
+
+
+def _measure_lineage(head: bytes | bytearray) -> int:
+    """How many bytes the two texts take that a changelog begins with, as far as it can be told."""
+    length = 0
+    for _ in range(2):
+        told = head[length : length + 2]
+        length += 2 + int.from_bytes(told)
+    return length
 
 
 def find_early_end(raw: bytes) -> Damage | None:

@@ -29,6 +29,7 @@ from lastgood.checkpoint.operators import (
 )
 from lastgood.checkpoint.partitions import Spread, find_spread_by_name
 from lastgood.checkpoint.state import (
+    LOADINGS,
     Loads,
     StateFormat,
     StateOperator,
@@ -228,9 +229,9 @@ def look_into_stores(
 ) -> list[StateOperator]:
     """The same operators, with those files read that tell whether RocksDB can load `version`.
 
-    These are, per store, the snapshot that the load begins with, older ones where that is broken, and the newest
-    changelog where commits do not lead back to a snapshot. On a local disk, where that costs next to nothing, also
-    whether the files end too early.
+    These are, per store, the changelogs that tell what the version builds on, the snapshot that the load begins with,
+    and older ones where that is broken. On a local disk, where that costs next to nothing, also how far a repair could
+    go back, and whether the files end too early.
 
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
@@ -239,15 +240,12 @@ def look_into_stores(
     if version is None:
         return operators
 
-    def follow(store: StateStore) -> StateStore:
-        return _follow_lineage(storage, checkpoint, store, commits, version)
-
-    def open_snapshots(store: StateStore) -> StateStore:
-        return _open_snapshots(storage, checkpoint, store, commits, version)
+    def look(store: StateStore) -> StateStore:
+        return _look_into_store(storage, checkpoint, store, commits, version)
 
     stores = [store for operator in operators for store in operator.stores]
-    looked = list(pool.map(open_snapshots, pool.map(follow, stores)))
-    if storage.parallel < PARALLEL_REMOTE:
+    looked = list(pool.map(look, stores))
+    if _is_quick(storage):
         looked = [_check_ends(storage, checkpoint, store, commits, version) for store in looked]
     return [
         replace(operator, stores=tuple(store for store in looked if store.operator == operator.operator))
@@ -255,44 +253,39 @@ def look_into_stores(
     ]
 
 
-def _follow_lineage(
+def _look_into_store(
     storage: Storage,
     checkpoint: Location,
     store: StateStore,
     commits: Mapping[int, StateUniqueIds | None],
     version: int,
 ) -> StateStore:
-    """The same store, with the newest changelog read where commits do not lead back to a snapshot."""
-    if store.format is not StateFormat.ROCKSDB_V2:
-        return store
-    path = Loads(store, find_unique_ids(store, commits)).path(version)
-    is_whole = bool(path) and path[0].kind.is_snapshot and all(file in store.files for file in path)
-    if not path or not path[-1].unique_id or path[-1] not in store.files or is_whole:
-        return store
-    lineage = _read(storage, checkpoint / store.folder, path[-1], CHANGELOG_HEAD_BYTES, parse_lineage)
-    return replace(store, lineages={**store.lineages, path[-1]: lineage})
-
-
-def _open_snapshots(
-    storage: Storage,
-    checkpoint: Location,
-    store: StateStore,
-    commits: Mapping[int, StateUniqueIds | None],
-    version: int,
-) -> StateStore:
-    """The same store, with the snapshot read that a load begins with, and older ones where that is broken."""
+    """The same store, with those lineages and snapshots read that tell what a load reads."""
     if store.format is StateFormat.HDFS_BACKED:
         return store
+    folder = checkpoint / store.folder
     unique_ids = find_unique_ids(store, commits)
+    to_the_oldest = _is_quick(storage)
     while True:
-        paths = [Loads(store, unique_ids, auto_repair=repair).path(version) for repair in (False, True)]
+        loads = [Loads(store, unique_ids, loading=loading) for loading in LOADINGS]
+        changelog = loads[-1].find_lineage_to_read(version, to_the_oldest=to_the_oldest)
+        if changelog is not None:
+            lineage = _read(storage, folder, changelog, CHANGELOG_HEAD_BYTES, parse_lineage)
+            store = replace(store, lineages={**store.lineages, changelog: lineage})
+            continue
+        paths = [each.path(version) for each in loads]
         begun = [path[0] for path in paths if path]
         archives = [file for file in begun if file.kind is StateFileKind.ZIP and file.size]
         unread = next((file for file in archives if file not in store.snapshots), None)
         if unread is None:
             return store
-        found = _read(storage, checkpoint / store.folder, unread, ZIP_BYTES_MAX + 1, parse_snapshot)
+        found = _read(storage, folder, unread, ZIP_BYTES_MAX + 1, parse_snapshot)
         store = replace(store, snapshots={**store.snapshots, unread: found})
+
+
+def _is_quick(storage: Storage) -> bool:
+    """Whether to read a small file costs next to nothing."""
+    return storage.parallel < PARALLEL_REMOTE
 
 
 def _read(
@@ -314,9 +307,7 @@ def _check_ends(
     """The same store, knowing which files of a load end too early, also of one that goes past a broken snapshot."""
     seen: set[StateFile] = set()
     while True:
-        paths = [
-            Loads(store, find_unique_ids(store, commits), auto_repair=repair).path(version) for repair in (False, True)
-        ]
+        paths = [Loads(store, find_unique_ids(store, commits), loading=loading).path(version) for loading in LOADINGS]
         unseen = {file for path in paths for file in path} - seen
         if not unseen:
             return store

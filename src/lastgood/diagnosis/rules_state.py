@@ -13,8 +13,13 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import find_version_loaded
-from lastgood.query.prediction.spark_version import SPARK_4_1, SPARK_4_2
-from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
+from lastgood.query.prediction.spark_version import SPARK_4_1
+from lastgood.query.prediction.state_load import (
+    describe_loading,
+    is_about_format,
+    is_about_single_partition,
+    is_about_skipping,
+)
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.stale_snapshots import find_stale_snapshots
@@ -282,7 +287,7 @@ def _check_unsound(observed: Observation, batch: int, restart: Restart) -> Itera
 
 
 def _check_obstacles(observed: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
-    obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_2)
+    obstacles = state.obstacles_to(batch, describe_loading(restart.spark))
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
         "Every failed start leaves its plan behind."
@@ -301,7 +306,16 @@ def _check_obstacles(observed: Observation, state: State, batch: int, restart: R
                 "stores": len(alike),
                 "damage": str(alike[0].damage) if alike[0].damage else None,
             }
-            yield Finding(condition, alike[0].name, effect, evidence, command)
+            yield Finding(condition, alike[0].name, f"{effect}{_explain_version(alike[0])}", evidence, command)
+
+
+def _explain_version(obstacle: Obstacle) -> str:
+    if obstacle.damage is None or obstacle.damage.kind is not DamageKind.OTHER_VERSION:
+        return ""
+    return (
+        " The file is whole: Spark 4.0 writes its snapshots of state checkpoint format v2 in a version that no other "
+        "Spark reads, and reads none but that."
+    )
 
 
 def _choose_condition(damage: Damage | None) -> Condition:

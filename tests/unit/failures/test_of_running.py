@@ -18,6 +18,7 @@ JAVA = [
     ("stopped", "SparkException", "SPARK_JOB_CANCELLED", ""),
     ("context_stopped", "SparkException", None, "Job 4 cancelled because SparkContext was shut down"),
     ("interrupted", "InterruptedException", None, ""),
+    ("python_gone", "Py4JException", None, "Error while obtaining a new communication channel"),
     ("access_refused", "TopicAuthorizationException", None, "Not authorized to access topics: [orders]"),
     ("kafka_silent", "TimeoutException", None, "Timed out waiting for a node assignment. Call: listNodes"),
     ("not_reached", "SocketTimeoutException", None, "Read timed out"),
@@ -51,6 +52,31 @@ def test_java_failure_of_a_running_query_is_known(
 @pytest.mark.parametrize(("rule", "class_name"), PYTHON)
 def test_python_failure_within_a_query_is_known(rule: str, class_name: str) -> None:
     assert classify_causes([OF_A_BATCH, ChainedException(language="python", class_name=class_name)]).rule == rule
+
+
+REFUSED_BY_PYTHON = [
+    Thrown(
+        language="java", class_name="py4j.Py4JException", message="Error while obtaining a new communication channel"
+    ),
+    Thrown(language="java", class_name="java.net.ConnectException", message="Connection refused"),
+]
+REFUSED_BY_JAVA = [
+    Thrown(language="python", class_name="py4j.protocol.Py4JNetworkError", message="no Java server at 127.0.0.1:33221"),
+    Thrown(language="python", class_name="ConnectionRefusedError", message="[Errno 111] Connection refused"),
+]
+
+
+@pytest.mark.parametrize(("chain", "rule"), [(REFUSED_BY_PYTHON, "python_gone"), (REFUSED_BY_JAVA, "jvm_gone")])
+def test_half_a_driver_that_was_killed_is_no_service_that_was_away(chain: list[ChainedException], rule: str) -> None:
+    """The other half writes that its connection is refused, as real ones do after `kill -9`."""
+    found = classify_causes(chain)
+    assert (found.rule, found.is_aftermath) == (rule, True)
+
+
+def test_a_service_that_user_code_called_was_away() -> None:
+    raised = ChainedException(language="java", class_name="py4j.Py4JException", message="An exception was raised by …")
+    away = ChainedException(language="python", class_name="ConnectionRefusedError", message="[Errno 111] refused")
+    assert classify_causes([raised, away]).rule == "not_reached"
 
 
 def test_every_rule_is_tried() -> None:

@@ -12,6 +12,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.checkpoint.partitions import Spread
 from lastgood.checkpoint.state import (
+    Loading,
     Loads,
     Obstacle,
     State,
@@ -232,11 +233,21 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
         raise StoppedError(Stop(StartStage.PLANNED, error, f"state/{lost}", "it is not there"))
 
 
+def describe_loading(spark: SparkVersion) -> Loading:
+    """How a version of Spark loads a state store."""
+    metadata_version = None
+    if spark >= SPARK_4_1:
+        metadata_version = 1
+    elif spark >= SPARK_4_0:  # whose JVM goes by the format of the first store that it meets
+        metadata_version = 2
+    return Loading(auto_repair=spark >= SPARK_4_2, metadata_version=metadata_version)
+
+
 def _find_obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
     """One for each store of which files are not there, or end too early."""
     stores = state.loaded_stores
     by_folder = {store.folder: store for store in stores}
-    for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_2):
+    for obstacle in state.obstacles_to(version, describe_loading(spark)):
         store = by_folder.get(obstacle.name.rpartition("/")[0])
         error = _quote_error(obstacle, store, _find_format(store, stores, state), spark)
         if obstacle.damage is None:
@@ -263,13 +274,13 @@ def _find_changed(
 ) -> Iterator[tuple[str, Unsound]]:
     """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
     repairs = spark >= SPARK_4_2 and store.format is not StateFormat.ROCKSDB
-    for file in Loads(store, ids, auto_repair=repairs).path(version):
+    for file in Loads(store, ids, loading=describe_loading(spark)).path(version):
         name = f"{store.folder}/{file.name}"
         wrong = unsound.get(name)
         if wrong is None:
             continue
         is_passed = repairs and file.kind.is_snapshot and wrong.stops(spark)
-        if not (is_passed and _can_load_without(store, ids, version, unsound)):
+        if not (is_passed and _can_load_without(store, ids, version, unsound, spark)):
             yield name, wrong
 
 
@@ -288,12 +299,14 @@ def _quote_unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion)
     return "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
 
 
-def _can_load_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
+def _can_load_without(
+    store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound], spark: SparkVersion
+) -> bool:
     """Whether a version can be loaded from what is older than the snapshots that are not what was written."""
     named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files if file.kind.is_snapshot)
     broken = {file: wrong.damage for file, wrong in named if wrong}
     without = replace(store, snapshots={**store.snapshots, **broken})
-    return version in Loads(without, ids, auto_repair=True).loadable()
+    return version in Loads(without, ids, loading=describe_loading(spark)).loadable()
 
 
 def _find_format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
