@@ -14,6 +14,14 @@ from reading import CASES
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 CHECKPOINT = CASES / "4.2-kafka-multi-topic" / "checkpoint"
 LIBRARIES = ("adlfs", "gcsfs", "s3fs")
+HIDDEN = f"""
+import importlib.metadata
+
+discover = importlib.metadata.Distribution.discover
+importlib.metadata.Distribution.discover = classmethod(
+    lambda cls, **found: (each for each in discover(**found) if each.metadata["Name"] not in {LIBRARIES})
+)
+"""
 PLACES = {
     "abfss://lake@acme.dfs.core.windows.net/x": "azure",
     "abfs://lake@acme.dfs.core.windows.net/x": "azure",
@@ -43,10 +51,11 @@ AS_SINK = [
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which no library of a service can be imported."""
+    """An environment in which no library of a service can be imported, nor is known to be installed."""
     folder = tmp_path_factory.mktemp("without")
     for name in LIBRARIES:
         (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
+    (folder / "sitecustomize.py").write_text(HIDDEN)
     return {**os.environ, "PYTHONPATH": str(folder), "XDG_STATE_HOME": str(folder)}
 
 

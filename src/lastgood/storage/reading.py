@@ -180,7 +180,7 @@ def _open_filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     protocol = "webhdfs" if kind.is_host else canonical
     try:
         factory = fsspec.get_filesystem_class(protocol)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:  # fsspec knows of adlfs only by what adlfs itself registers
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
     configured = fsspec.config.conf.get(protocol, {})
     with translate_errors(location):
