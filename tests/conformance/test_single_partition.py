@@ -19,17 +19,14 @@ from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.settings.target import resolve_target
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.proof
 
 NAMES = [name for name, flavour in FLAVOURS.items() if not flavour.is_chosen]
-QUICK = ("4.2.0", "total-hdfs")
-"""The one that every change has to pass."""
 
 
-def tried() -> list[object]:
+def tried() -> list[tuple[str, str]]:
     pairs = [(version, name) for version in FLAVOURS["agg-hdfs"].versions for name in NAMES]
-    known = [(version, name) for version, name in pairs if version in FLAVOURS[name].versions]
-    return [pytest.param(*pair, marks=() if pair == QUICK else pytest.mark.proof) for pair in known]
+    return [(version, name) for version, name in pairs if version in FLAVOURS[name].versions]
 
 
 def removed(*what: str) -> tuple[Edit, ...]:
@@ -55,7 +52,6 @@ def test_single_partition_is_all_there_is_to_be(version: str, name: str, open_la
     assert (seen.ended, seen.lost, seen.duplicated) == ("finished", 0, 0)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(("version", "name"), tried())
 def test_single_partition_that_is_gone_is_missed(version: str, name: str, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(version, name)
@@ -71,7 +67,7 @@ def test_single_partition_that_is_gone_is_missed(version: str, name: str, open_l
         assert (restart.outcome, restart.leaves_orphan, seen.ended) == (Outcome.FAILS, True, "failed")
 
 
-@pytest.mark.parametrize("version", [pytest.param(v, marks=pytest.mark.proof) for v in FLAVOURS["agg-hdfs"].versions])
+@pytest.mark.parametrize("version", FLAVOURS["agg-hdfs"].versions)
 def test_where_nothing_tells_of_a_key_spark_goes_on_and_it_is_not_known(
     version: str, open_laboratory: OpenLaboratory
 ) -> None:

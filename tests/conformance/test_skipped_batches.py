@@ -13,13 +13,12 @@ from plugin_laboratory import OpenLaboratory
 
 from lastgood.query.prediction.restart import Outcome
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.proof
 
 VERSION = "4.2.0"
 MISSING = "Error reading delta file"
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("name", ["dedup-file-sink", "dedup-delta"])
 def test_next_batch_begins_with_the_state_that_was_made_before(name: str, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(VERSION, name)
@@ -53,7 +52,6 @@ def test_batch_that_makes_no_state_has_none_to_name(open_laboratory: OpenLaborat
     assert (restart.outcome, restart.error) == (Outcome.FAILS_AFTER_SINK, "CheckpointInfo length: 0")
 
 
-@pytest.mark.proof
 def test_next_batch_meets_what_expired_behind_the_one_that_its_sink_has(open_laboratory: OpenLaboratory) -> None:
     name = "kafka-delta"
     laboratory = open_laboratory(VERSION, name)

@@ -271,7 +271,12 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
     script = Path(__file__).with_name("audit_cases.py")
     arguments = [str(JOB_FOLDER), str(question), str(answer)]
     # To compile each query takes longer than to run it on some hundred rows; the tests of the command do compile them.
-    conf = {"spark.driver.memory": "600m", "spark.sql.codegen.wholeStage": "false"}
+    conf = {
+        "spark.driver.memory": "600m",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "2",
+    }
     with (
         log.open("wb") as output,
         submit(
