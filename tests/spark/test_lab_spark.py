@@ -106,6 +106,7 @@ open(result, "w").write(" ".join(f"{row.offset}:{row.value}" for row in rows))
 """
 
 
+@pytest.mark.proof
 def test_default_spark_reads_kafka_and_writes_delta_with_the_jars_of_its_set(
     spark_jars: tuple[Path, ...],
     broker: KafkaBroker,
