@@ -94,7 +94,7 @@ class SnapshotMetadata:
     """The entry `metadata` of a RocksDB snapshot archive."""
 
     version: int
-    """Spark 4.0 writes and reads that of the state checkpoint format, 1 or 2; later ones write and read 1 only."""
+    """A JVM of Spark 4.0 writes and reads the checkpoint format of its first store, 1 or 2; later ones only 1."""
     files: Mapping[str, int]
     """Names in `SSTs/` and `logs/` of the immutable files that belong to it, and their sizes in bytes."""
     keys: int

@@ -13,6 +13,9 @@ from lastgood.sources.kafka.config import KafkaConfig, read_kafka_config
 from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
 from lastgood.sources.kafka.ranges import Offsets
 
+_FACTS_BYTES_MAX = 256 * 1024 * 1024
+"""Topics of more partitions than any broker has take less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -91,7 +94,12 @@ def read_facts(file: Path) -> KafkaFacts:
         KafkaFactsError: it holds something else.
     """
     try:
-        return facts_from_json(read_json(file.read_bytes()))
+        with file.open("rb") as stream:
+            raw = stream.read(_FACTS_BYTES_MAX + 1)
+        if len(raw) > _FACTS_BYTES_MAX:
+            expected = f"at most {_FACTS_BYTES_MAX:,} bytes"
+            raise KafkaFactsError("the facts about Kafka are too long", subject=str(file), expected=expected)
+        return facts_from_json(read_json(raw))
     except OSError as error:
         raise UsageError("the facts about Kafka cannot be read", subject=str(file), found=error.strerror) from error
     except (ValueError, RecursionError) as error:

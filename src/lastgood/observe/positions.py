@@ -17,6 +17,7 @@ from lastgood.query.topics import list_recreated
 from lastgood.sources.kafka.facts import Found, KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.reader import SourceKindError
+from lastgood.sources.kafka.start_files import FILE_BYTES_MAX
 from lastgood.sources.kafka.starting_offsets import StartingOffsetsError, read_offsets
 
 MARGIN_MS = 3_600_000
@@ -261,9 +262,13 @@ def read_at(text: str) -> Offsets:
     content = text
     if not text.lstrip().startswith("{"):
         try:
-            content = Path(text).read_text(encoding="utf-8")
+            with Path(text).open(encoding="utf-8") as stream:
+                content = stream.read(FILE_BYTES_MAX + 1)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("the offsets cannot be read", subject=f"--at {text}", found=str(error)) from error
+        if len(content) > FILE_BYTES_MAX:
+            expected = f"at most {FILE_BYTES_MAX:,} characters"
+            raise StartingOffsetsError("the offsets are too long", subject=f"--at {text}", expected=expected)
     try:
         return read_offsets(read_json(content))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

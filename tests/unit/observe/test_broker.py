@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import UsageError
+from lastgood.observe import broker
 from lastgood.observe.broker import Broker, open_broker, read_facts
 from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, PartitionFacts, TopicFacts
 
@@ -48,6 +49,14 @@ def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> No
     file = tmp_path / "facts.json"
     file.write_text(content)
     with pytest.raises(KafkaFactsError):
+        read_facts(file)
+
+
+def test_a_file_of_facts_is_read_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_FACTS_BYTES_MAX", 100)
+    file = tmp_path / "facts.json"
+    file.write_bytes(b" " * 101)
+    with pytest.raises(KafkaFactsError, match="too long"):
         read_facts(file)
 
 

@@ -235,11 +235,9 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
 
 def describe_loading(spark: SparkVersion) -> Loading:
     """How a version of Spark loads a state store."""
-    metadata_version = None
+    metadata_version = None  # a JVM of 4.0 goes by the format of the first store that it meets
     if spark >= SPARK_4_1:
         metadata_version = 1
-    elif spark >= SPARK_4_0:  # whose JVM goes by the format of the first store that it meets
-        metadata_version = 2
     return Loading(auto_repair=spark >= SPARK_4_2, metadata_version=metadata_version)
 
 
