@@ -121,7 +121,6 @@ SPELLINGS = {
     "environment": "PGPASSWORD={} psql",
     "compared": "password == '{}'",
     # commands
-    "spark-defaults": "spark.hadoop.fs.s3a.secret.key   {}",
     "mysql": "mysql -u etl -p{} orders",
     "conf": "spark-submit --conf spark.hadoop.fs.s3a.secret.key={} app.py",
     "conf-quoted": "spark-submit --conf 'spark.my.password=a {}' app.py",

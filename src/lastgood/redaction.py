@@ -131,16 +131,6 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         ),
         rf"\1{HIDDEN}",
     ),
-    # A line of spark-defaults.conf.
-    (
-        ("secret", "password", "token", "access", "account"),
-        re.compile(
-            r"""^([ \t]*+[\w-]{1,32}+\.[\w.-]{0,128}?(?:secret|password|token|(?:access|account)[._-]?key)[\w.-]{0,128}+
-            [ \t]++)[^\s=:]\S*+(?=[ \t]*+$)""",
-            re.IGNORECASE | re.MULTILINE | re.VERBOSE,
-        ),
-        rf"\1{HIDDEN}",
-    ),
     (
         ("mysql", "mariadb"),
         re.compile(r"""(\b(?:mysql|mariadb)[\w-]{0,16}+[^\r\n|;&]{0,256}?[ \t]-p)[^\s"'\\]++""", re.IGNORECASE),
