@@ -207,7 +207,7 @@ class Laboratory:
     @property
     def spark(self) -> RunningSpark:
         """The Spark that queries are started on."""
-        return self._sparks.of(self.version, "1")
+        return self._sparks.of(self.version)
 
     def _make(self, flavour: Flavour, folder: Path, spark: RunningSpark) -> None:
         if flavour.kind == "kafka":

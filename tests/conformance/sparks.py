@@ -134,7 +134,7 @@ class Sparks:
         self._running: RunningSpark | None = None
         self._state_format = ""
 
-    def of(self, version: str, state_format: str) -> RunningSpark:
+    def of(self, version: str, state_format: str = "1") -> RunningSpark:
         """A Spark of this version, for state in this checkpoint format; one that is another ends."""
         is_other_format = version.startswith("4.0.") and self._state_format != state_format
         if self._running is None or self._running.version != version or is_other_format:
