@@ -16,7 +16,7 @@ from lastgood.cli.main import main
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 CASES = Path(__file__).parent / "corpus" / "cases"
-ROUND_TRIPS_MAX = 13
+ROUND_TRIPS_MAX = 12
 ANSWER_SECONDS = 60
 """When a test gives up on an answer; the promise of ten seconds is for a machine that does nothing else."""
 

@@ -6,6 +6,7 @@ Spark 3.5, 4.0 and 4.3 were seen to do so for each row; 4.1 and 4.2 for some.
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,6 +203,25 @@ def test_state_with_ids_is_loaded_by_those_that_the_newest_commit_names(tmp_path
         errors = {str(spark): report(checkpoint, spark).restart.error for spark in SPARK_VERSIONS if spark >= SPARK_4_0}
         assert errors["4.0"] == (None, FILE, "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT")[number]
         assert errors["4.3"] == (None, FILE, "AUTO_SNAPSHOT_REPAIR_FAILED")[number]
+
+
+def test_snapshots_that_only_spark_4_0_reads_are_told_to_be_whole(tmp_path: Path) -> None:
+    """As real Spark 4.0.5 writes them where the first state that it meets has ids; 4.1.4 was seen to fail at them."""
+
+    def edit(checkpoint: Path) -> None:
+        for path in [file for file in files(checkpoint, None, "zip") if file.suffix == ".zip"]:
+            with zipfile.ZipFile(path) as archive:
+                entries = {name: archive.read(name) for name in archive.namelist()}
+            entries["metadata"] = entries["metadata"].replace(b"v1", b"v2", 1)
+            with zipfile.ZipFile(path, "w") as archive:
+                for name, content in entries.items():
+                    archive.writestr(name, content)
+
+    checkpoint = damaged(Row(WITH_IDS, "", edit), tmp_path)
+    assert report(checkpoint, SPARK_4_0).restart.outcome is Outcome.RESUMES
+    found = report(checkpoint, SPARK_4_1)
+    assert (found.restart.outcome, found.restart.error) == (Outcome.FAILS, LOADS)
+    assert "The file is whole" in found.findings[0].effect
 
 
 def test_state_with_ids_that_is_gone_is_missed_because_commits_name_it(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class Loading(NamedTuple):
     auto_repair: bool = False
     """Past a snapshot that it cannot read, to an older one, if it keeps changes."""
     metadata_version: int | None = None
-    """Which version of the metadata of a snapshot it reads in state checkpoint format v2; None: any."""
+    """Which version of the metadata of a RocksDB snapshot it reads; None: any."""
 
 
 ANY_LOADING = Loading()
@@ -159,7 +159,8 @@ class Loads:
         """
         self._store = store
         self._loading = loading
-        self._auto_repair = loading.auto_repair and store.format is not StateFormat.ROCKSDB  # no changes to apply
+        self.may_repair = loading.auto_repair and store.format is not StateFormat.ROCKSDB
+        """Whether it goes past a snapshot that it cannot read: only a store that keeps changes has what to apply."""
         if hdfs_backed is None:
             hdfs_backed = store.format is StateFormat.HDFS_BACKED
         self._change_kind = StateFileKind.DELTA if hdfs_backed else StateFileKind.CHANGELOG
@@ -242,7 +243,7 @@ class Loads:
             known = [*self._lineages[node], node]
         else:
             return None
-        if not self._auto_repair or self._find_beginning(known) is not None:
+        if not self.may_repair or self._find_beginning(known) is not None:
             return known
         repaired = self._list_for_repair(node)
         if repaired is None or not self._can_repair(known, repaired):
@@ -259,11 +260,11 @@ class Loads:
         oldest = _find_oldest_for_repair(node.version)
         chain = [node]
         while chain[0].version > oldest:
-            before = [each for each in self._lineages.get(chain[0], ()) if each.version >= oldest]
-            if not before:
+            builds_on = self._lineages.get(chain[0])
+            if not builds_on:
                 return None
-            chain = [*before, *chain]
-        return chain
+            chain = [*builds_on, *chain]
+        return [each for each in chain if each.version >= oldest]
 
     def _find_beginning(self, chain: list[_Node]) -> int | None:
         """Where in a chain of versions a load begins: at its newest snapshot, else before version 1."""
@@ -276,11 +277,17 @@ class Loads:
         begin = self._find_beginning(chain)
         if begin is not None:
             first = self._usable(chain[begin]) or self._change(chain[begin])
-        else:  # at a snapshot that is broken, or that is not there
-            begin = max((number for number, node in enumerate(chain) if node in self._snapshots), default=0)
-            node = chain[begin]
-            first = self._snapshots.get(node, StateFile(node.version, StateFileKind.ZIP, node.unique_id))
+        else:
+            begin, first = self._find_failing_snapshot(chain)
         return [first, *(self._change(node) for node in chain[begin + 1 :])]
+
+    def _find_failing_snapshot(self, chain: list[_Node]) -> tuple[int, StateFile]:
+        """Where a load that cannot begin tries to: at a snapshot that is broken, or at one that is not there."""
+        kept = [node for node in chain if node in self._snapshots]
+        if kept:
+            return chain.index(kept[-1]), self._snapshots[kept[-1]]
+        oldest = chain[0]
+        return 0, StateFile(oldest.version, StateFileKind.ZIP, oldest.unique_id)
 
     def find_lineage_to_read(self, version: int, *, to_the_oldest: bool) -> StateFile | None:
         """The changelog, of those not read yet, that tells more of what `version` builds on; format v2 only.
@@ -320,7 +327,7 @@ class Loads:
     def _usable(self, node: _Node) -> StateFile | None:
         """The snapshot that a load of this version takes; Spark before 4.2 takes a broken one too."""
         snapshot = self._snapshots.get(node)
-        return None if snapshot is None or (self._auto_repair and self._broken(snapshot)) else snapshot
+        return None if snapshot is None or (self.may_repair and self._broken(snapshot)) else snapshot
 
     def _change(self, node: _Node) -> StateFile:
         return self._changes.get(node, StateFile(node.version, self._change_kind, node.unique_id))
@@ -358,7 +365,7 @@ class Loads:
         if snapshot:
             if self._broken(snapshot) is None:
                 return True
-            if not self._auto_repair:
+            if not self.may_repair:
                 return False
         before = self._one_before(node)
         if change is None or before is None or self._broken(change):
@@ -376,7 +383,7 @@ class Loads:
             return self._store.broken.get(file)
         if isinstance(metadata, Damage):
             return None if metadata.kind is DamageKind.TOO_LARGE else metadata
-        if file.unique_id and self._loading.metadata_version not in (None, metadata.version):
+        if self._loading.metadata_version not in (None, metadata.version):
             return make_damage(DamageKind.OTHER_VERSION, f"v{metadata.version}")
         for name, size in metadata.files.items():
             found = self._store.immutables.get(name, -1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple
 
 from lastgood.checkpoint.commits import StateUniqueIds
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
@@ -40,6 +41,8 @@ from lastgood.checkpoint.state import (
 from lastgood.checkpoint.state_files import (
     CHANGELOG_HEAD_BYTES,
     ZIP_BYTES_MAX,
+    LineageItem,
+    SnapshotMetadata,
     StateFile,
     StateFileKind,
     find_early_end,
@@ -51,8 +54,14 @@ from lastgood.storage.reading import PARALLEL_REMOTE, Location, Storage
 
 _COMMITS_MAX = 200
 _CHECKED_BYTES_MAX = 1024 * 1024
+_GONE = make_damage(DamageKind.MISSING_PART, "gone since it was listed")
 
-FoundT = TypeVar("FoundT")
+
+class _Looked(NamedTuple):
+    """What was looked into, by file."""
+
+    snapshots: Mapping[StateFile, SnapshotMetadata | Damage] = {}
+    lineages: Mapping[StateFile, tuple[LineageItem, ...] | Damage] = {}
 
 
 def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> list[StateOperator] | None:
@@ -240,11 +249,24 @@ def look_into_stores(
     if version is None:
         return operators
 
-    def look(store: StateStore) -> StateStore:
-        return _look_into_store(storage, checkpoint, store, commits, version)
-
-    stores = [store for operator in operators for store in operator.stores]
-    looked = list(pool.map(look, stores))
+    looked = [store for operator in operators for store in operator.stores]
+    open_ones = list(range(len(looked)))
+    while open_ones:  # what is read in one round tells what the next has to
+        wanted = [
+            (number, file)
+            for number in open_ones
+            for file in _list_unread(looked[number], commits, version, to_the_oldest=_is_quick(storage))
+        ]
+        folders = [checkpoint / looked[number].folder for number, _ in wanted]
+        files = [file for _, file in wanted]
+        read = list(pool.map(partial(_look_into, storage), folders, files))
+        for (number, _), found in zip(wanted, read, strict=True):
+            looked[number] = replace(
+                looked[number],
+                snapshots={**looked[number].snapshots, **found.snapshots},
+                lineages={**looked[number].lineages, **found.lineages},
+            )
+        open_ones = sorted({number for number, _ in wanted})
     if _is_quick(storage):
         looked = [_check_ends(storage, checkpoint, store, commits, version) for store in looked]
     return [
@@ -253,34 +275,18 @@ def look_into_stores(
     ]
 
 
-def _look_into_store(
-    storage: Storage,
-    checkpoint: Location,
-    store: StateStore,
-    commits: Mapping[int, StateUniqueIds | None],
-    version: int,
-) -> StateStore:
-    """The same store, with those lineages and snapshots read that tell what a load reads."""
+def _list_unread(
+    store: StateStore, commits: Mapping[int, StateUniqueIds | None], version: int, *, to_the_oldest: bool
+) -> list[StateFile]:
+    """The lineage and the snapshots, of those not read yet, that tell what a load reads, as far as is known by now."""
     if store.format is StateFormat.HDFS_BACKED:
-        return store
-    folder = checkpoint / store.folder
-    unique_ids = find_unique_ids(store, commits)
-    to_the_oldest = _is_quick(storage)
-    while True:
-        loads = [Loads(store, unique_ids, loading=loading) for loading in LOADINGS]
-        changelog = loads[-1].find_lineage_to_read(version, to_the_oldest=to_the_oldest)
-        if changelog is not None:
-            lineage = _read(storage, folder, changelog, CHANGELOG_HEAD_BYTES, parse_lineage)
-            store = replace(store, lineages={**store.lineages, changelog: lineage})
-            continue
-        paths = [each.path(version) for each in loads]
-        begun = [path[0] for path in paths if path]
-        archives = [file for file in begun if file.kind is StateFileKind.ZIP and file.size]
-        unread = next((file for file in archives if file not in store.snapshots), None)
-        if unread is None:
-            return store
-        found = _read(storage, folder, unread, ZIP_BYTES_MAX + 1, parse_snapshot)
-        store = replace(store, snapshots={**store.snapshots, unread: found})
+        return []
+    loads = [Loads(store, find_unique_ids(store, commits), loading=loading) for loading in LOADINGS]
+    changelog = loads[-1].find_lineage_to_read(version, to_the_oldest=to_the_oldest)
+    unread = [] if changelog is None else [changelog]
+    for path in [each.path(version) for each in loads]:
+        unread += [file for file in path[:1] if file.kind is StateFileKind.ZIP and file.size]
+    return [file for file in dict.fromkeys(unread) if file not in store.snapshots]
 
 
 def _is_quick(storage: Storage) -> bool:
@@ -288,13 +294,13 @@ def _is_quick(storage: Storage) -> bool:
     return storage.parallel < PARALLEL_REMOTE
 
 
-def _read(
-    storage: Storage, folder: Location, file: StateFile, limit: int, parse: Callable[[bytes], FoundT | Damage]
-) -> FoundT | Damage:
-    raw = storage.read(folder / file.name, limit=limit)
-    if raw is None:
-        return make_damage(DamageKind.MISSING_PART, "gone since it was listed")
-    return parse(raw)
+def _look_into(storage: Storage, folder: Location, file: StateFile) -> _Looked:
+    """A snapshot, or the lineage of a changelog."""
+    if file.kind is StateFileKind.ZIP:
+        raw = storage.read(folder / file.name, limit=ZIP_BYTES_MAX + 1)
+        return _Looked(snapshots={file: _GONE if raw is None else parse_snapshot(raw)})
+    raw = storage.read(folder / file.name, limit=CHANGELOG_HEAD_BYTES)
+    return _Looked(lineages={file: _GONE if raw is None else parse_lineage(raw)})
 
 
 def _check_ends(

@@ -313,8 +313,8 @@ def _explain_version(obstacle: Obstacle) -> str:
     if obstacle.damage is None or obstacle.damage.kind is not DamageKind.OTHER_VERSION:
         return ""
     return (
-        " The file is whole: Spark 4.0 writes its snapshots of state checkpoint format v2 in a version that no later "
-        "Spark reads."
+        " The file is whole: where the first state that its driver meets is in checkpoint format v2, Spark 4.0 writes "
+        "snapshots in a version that no later Spark reads."
     )
 
 

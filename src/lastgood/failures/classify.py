@@ -13,13 +13,15 @@ from typing import Any
 from lastgood.failures.causes import Thrown, take_first_line, take_simple_name
 from lastgood.failures.failure_class import ChainPart, FailureClass, Rule
 from lastgood.failures.of_checkpoint import CHECKPOINT_RULES
-from lastgood.failures.of_running import RESOURCE_RULES, RUN_RULES
+from lastgood.failures.of_running import NOT_REACHED, RESOURCE_RULES, RUN_RULES
 from lastgood.failures.of_sources import SOURCE_RULES
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 from lastgood.redaction import redact, redact_told
 
 RULES: tuple[Rule, ...] = (*SOURCE_RULES, *RESOURCE_RULES, *CHECKPOINT_RULES, *RUN_RULES)
 """In this order, for one exception; that data is gone comes before what user code made of it."""
+_OF_DRIVER = [rule for rule in RULES if rule.is_of_driver]
+_OF_CONNECTION = [rule for rule in RULES if rule.name == NOT_REACHED]
 
 _ENGINE = ("org.apache.spark.sql.execution.streaming.", "org.apache.spark.sql.kafka010.")
 _NOT_ENGINE = (".streaming.state.", "ForeachBatch", "ForeachWriter")
@@ -224,7 +226,7 @@ def find_run(text: str) -> tuple[str | None, str | None]:
 
 def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedException | None]:
     """The rule that decides, and the exception it is about; without a rule, the innermost exception."""
-    causes = _leave_out_covered(causes)
+    causes = _leave_out_own_connections(causes)
     for is_weak in (False, True):
         for number in reversed(range(len(causes))):
             cause = causes[number]
@@ -239,14 +241,20 @@ def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedExc
     return None, causes[-1] if causes else None
 
 
-def _leave_out_covered(causes: Sequence[ChainedException]) -> Sequence[ChainedException]:
-    """The chain up to the first exception whose own causes tell no more."""
-    covering = [rule for rule in RULES if rule.covers_causes]
-    for number, cause in enumerate(causes):
-        name = take_simple_name(cause.class_name)
-        if any(rule.fits(class_name=name, condition=cause.condition, message=cause.message) for rule in covering):
-            return causes[: number + 1]
+def _leave_out_own_connections(causes: Sequence[ChainedException]) -> Sequence[ChainedException]:
+    """The chain, up to where Python and Java of the driver lost each other, if nothing else stands further in."""
+    lost = [number for number, cause in enumerate(causes) if _is_of_any(cause, _OF_DRIVER)]
+    if not lost:
+        return causes
+    inner = causes[lost[-1] + 1 :]
+    if all(_is_of_any(cause, _OF_CONNECTION) for cause in inner):
+        return causes[: lost[-1] + 1]
     return causes
+
+
+def _is_of_any(cause: ChainedException, rules: Sequence[Rule]) -> bool:
+    name = take_simple_name(cause.class_name)
+    return any(rule.fits(class_name=name, condition=cause.condition, message=cause.message) for rule in rules)
 
 
 def _is_standing(where: ChainPart, causes: Sequence[ChainedException], number: int) -> bool:

@@ -69,8 +69,8 @@ class Rule:
     """Decides only if no other rule does for any exception of the chain."""
     is_aftermath: bool = False
     """Follows from something else that ended the driver: what failed before counts first."""
-    covers_causes: bool = False
-    """What it came from tells no more than itself, and decides nothing."""
+    is_of_driver: bool = False
+    """Between Python and Java of the driver: a connection that failed within it was to the other, and to no service."""
 
     def fits(self, *, class_name: str, condition: str | None, message: str) -> bool:
         """Whether the row is about this exception, wherever it stands; `class_name` is its simple name."""

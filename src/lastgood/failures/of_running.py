@@ -61,6 +61,7 @@ RESOURCE_RULES: tuple[Rule, ...] = (
 )
 """Before those of the state, whose stores run out of memory and disk, too."""
 
+NOT_REACHED = "not_reached"
 RUN_RULES: tuple[Rule, ...] = (
     Rule(
         "stopped",
@@ -101,7 +102,7 @@ RUN_RULES: tuple[Rule, ...] = (
         "py4j; seen on 3.5 to 4.3",
         classes=("Py4JNetworkError",),
         is_aftermath=True,
-        covers_causes=True,  # the refused connection is to that Java, and to no service
+        is_of_driver=True,
     ),
     Rule(
         "python_gone",
@@ -115,7 +116,7 @@ RUN_RULES: tuple[Rule, ...] = (
             r"Received empty command",
         ),
         is_aftermath=True,
-        covers_causes=True,
+        is_of_driver=True,
     ),
     Rule(
         "access_refused",
@@ -148,7 +149,7 @@ RUN_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "not_reached",
+        NOT_REACHED,
         FailureClass.TRANSIENT,
         "a service did not answer, or not in time",
         "the JVM, Kafka's client, AWS SDK; Python and its usual clients",

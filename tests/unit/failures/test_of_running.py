@@ -73,6 +73,11 @@ def test_half_a_driver_that_was_killed_is_no_service_that_was_away(chain: list[C
     assert (found.rule, found.is_aftermath) == (rule, True)
 
 
+def test_what_ended_the_driver_counts_before_the_connection_that_it_lost_by_it() -> None:
+    damaged = ChainedException(language="java", class_name="a.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED")
+    assert classify_causes([REFUSED_BY_JAVA[0], damaged]).rule == "kafka_partitions_gone"
+
+
 def test_a_service_that_user_code_called_was_away() -> None:
     raised = ChainedException(language="java", class_name="py4j.Py4JException", message="An exception was raised by …")
     away = ChainedException(language="python", class_name="ConnectionRefusedError", message="[Errno 111] refused")

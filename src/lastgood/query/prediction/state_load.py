@@ -271,13 +271,13 @@ def _find_changed(
     store: StateStore, ids: UniqueIds, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
 ) -> Iterator[tuple[str, Unsound]]:
     """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
-    repairs = spark >= SPARK_4_2 and store.format is not StateFormat.ROCKSDB
-    for file in Loads(store, ids, loading=describe_loading(spark)).path(version):
+    loads = Loads(store, ids, loading=describe_loading(spark))
+    for file in loads.path(version):
         name = f"{store.folder}/{file.name}"
         wrong = unsound.get(name)
         if wrong is None:
             continue
-        is_passed = repairs and file.kind.is_snapshot and wrong.stops(spark)
+        is_passed = loads.may_repair and file.kind.is_snapshot and wrong.stops(spark)
         if not (is_passed and _can_load_without(store, ids, version, unsound, spark)):
             yield name, wrong
 
