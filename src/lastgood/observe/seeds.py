@@ -31,7 +31,7 @@ from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import find_ends
 from lastgood.planning.repairs.lost import find_newest_mirrored
 from lastgood.planning.standing import see_as
-from lastgood.query.sink_batches import find_origins
+from lastgood.query.sink_batches import find_held_batch
 from lastgood.settings.target import Target
 from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
@@ -125,12 +125,9 @@ def _seed_by_mark(found: OpenQuery) -> FreshGoal:
         )
     batch = shown.pop() or 0
     standing = find_offsets_after(found.target, batch=batch, said=found.asked)
-    if standing.time_ms is None:
-        planned_ms = {}
-    else:
-        planned_ms = {batch: standing.time_ms}
+    checkpoint = found.with_batches([batch - 1, batch]).checkpoint
     for sink in sinks:
-        held = find_origins(sink, planned_ms).get(batch)
+        held = find_held_batch(checkpoint, sink, batch, standing.time_ms)
         if held is not None and held.origin.is_doubtful:
             raise UsageError(
                 "where the batch ended that the sink shows is not known: the plan that is left is another one",

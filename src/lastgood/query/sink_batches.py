@@ -84,6 +84,20 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
     return found
 
 
+def find_held_batch(checkpoint: Checkpoint, sink: SinkEvidence, number: int, planned_ms: int | None) -> Held | None:
+    """The same of one batch, whose plan may be known only elsewhere: then nothing but times can tell.
+
+    Args:
+        checkpoint: With the plan of the batch read, and the one before it, where it has them.
+        sink: What the sink says.
+        number: Of the batch.
+        planned_ms: When it was planned, as whoever has its plan knows; None if nobody does.
+    """
+    if _find_offset_entry(checkpoint, number) is not None:
+        return find_held_batches(checkpoint, sink).get(number)
+    return find_origins(sink, {} if planned_ms is None else {number: planned_ms}).get(number)
+
+
 def find_planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
     """What the sink holds under the number of the orphan, where that is not known to be what the orphan plans.
 

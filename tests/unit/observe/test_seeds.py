@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -139,3 +140,19 @@ def test_own_commits_tell_the_time_whoever_else_writes() -> None:
     assert goal.offsets == {"0": {"orders": {0: 3, 1: 4}}}
     assert goal.extent is not None
     assert goal.extent.rests_on[0].startswith("the time of version 2 of")
+
+
+def test_rows_under_a_number_whose_plan_reads_nothing_do_not_end_where_that_plan_does() -> None:
+    """As after a repair that used a number up: the rows are of an older plan, which nobody has any more."""
+    builder = CheckpointBuilder(Path("chk"))
+    for batch in range(3):
+        planned_ms = int(time.time() * 1000)
+        builder.plan(5, at_ms=planned_ms)
+        write("table", range(5 * batch, 5 * batch + 5), batch=batch)
+        if batch < 2:
+            builder.commit()
+    assert make_seed(looked("table"), StartChoice(at_sink=True)).offsets == {"0": {"orders": {0: 15, 1: 15}}}
+    builder.drop_plan()
+    builder.plan(0, at_ms=planned_ms)  # a repair leaves the time of a plan as it was
+    with pytest.raises(UsageError, match="the plan that is left is another one"):
+        make_seed(looked("table"), StartChoice(at_sink=True))
