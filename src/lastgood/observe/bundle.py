@@ -37,7 +37,7 @@ from lastgood.checkpoint.layout import (
     classify,
 )
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.checkpoint.state import Loads, find_unique_ids
+from lastgood.checkpoint.state import LOADINGS, Loads, find_unique_ids
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
 from lastgood.errors import StorageError, UsageError
 from lastgood.failures.classify import Failure
@@ -315,8 +315,9 @@ def _list_looked_into(checkpoint: Checkpoint) -> Iterator[str]:
     versions = range((committed or 0) + 1, (committed or 0) + (2 if checkpoint.orphan is None else 3))
     for operator in state.operators if state and committed is not None else ():
         for store in operator.stores:
-            loads = Loads(store, find_unique_ids(store, state.commits if state else {}))
-            loaded = itertools.chain.from_iterable(map(loads.path, versions))
+            ids = find_unique_ids(store, state.commits if state else {})
+            ways = itertools.product((Loads(store, ids, loading=loading) for loading in LOADINGS), versions)
+            loaded = itertools.chain.from_iterable(loads.path(version) for loads, version in ways)
             files = {*loaded, *store.snapshots, *store.lineages}
             yield from (f"{store.folder}/{file.name}" for file in files)
 
