@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -121,10 +122,17 @@ def test_missing_option_is_a_usage_error_that_shows_the_whole_command(
     assert error["next"] == f"lastgood verify '/my chk' --data {whole} --key COLUMN"
 
 
-def test_option_of_the_comparison_alone_is_a_usage_error() -> None:
-    ended = subprocess.run([LASTGOOD, "verify", "/chk", "--key=id"], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("option", ["--key=id", "--sink=/lake/orders", "--kafka=broker:9092"])
+def test_option_of_the_comparison_alone_is_a_usage_error(option: str) -> None:
+    ended = subprocess.run([LASTGOOD, "verify", "/chk", option], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert "--key goes with --data" in ended.stderr
+    assert f"{option.partition('=')[0]} goes with --data" in ended.stderr
+
+
+def test_variable_of_the_comparison_is_meant_for_another_call() -> None:
+    command = [LASTGOOD, "verify", CASES / "4.2-kafka-multi-topic" / "checkpoint"]
+    told = {**os.environ, "LASTGOOD_VERIFY_SINK": "/lake/orders"}
+    assert subprocess.run(command, env=told, capture_output=True, timeout=60).returncode == 0
 
 
 CASES = Path(__file__).parents[1] / "corpus" / "cases"

@@ -25,6 +25,7 @@ SINKS = [
     pytest.param("delta", {}, id="delta"),
     pytest.param("parquet", {}, id="file sink"),
     pytest.param("txn", {"evidence": {"txn_app_id": TXN_APP_ID}}, id="function with txnAppId"),
+    pytest.param("txn", {}, id="function with a txnAppId that nobody named"),
 ]
 
 
@@ -71,6 +72,7 @@ def test_orphan_that_was_planned_anew_loses_nothing(
     assert (plan.guarantee, bool(plan.steps)) == (Guarantee.AT_LEAST_ONCE, True)
     app.carry_out(plan)
     assert judged(app, plan) == []
+    assert app.planned(StartChoice(), "resume").guarantee is Guarantee.AT_LEAST_ONCE
 
 
 @pytest.mark.spark

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +95,26 @@ class Application:
         assert done.returncode == code, done.stdout + done.stderr
         told = done.stdout
         return [json.loads(line) for line in told.splitlines()] if words[0] == "run" else [json.loads(told)]
+
+    def kill_run_once(self, is_so: Callable[[], bool], seconds: float) -> None:
+        """Have `lastgood run` and its application killed so long after something is so."""
+        command = [str(LASTGOOD), "run", "orders", "--format", "json"]
+        with subprocess.Popen(command, env=self.env, cwd=self.folder, stdout=subprocess.DEVNULL) as run:
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            while not is_so():
+                assert run.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+            time.sleep(seconds)
+            for each in (psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+
+    def plans(self) -> list[dict[str, Any]]:
+        """Those of all recoveries."""
+        return [
+            json.loads(file.read_bytes()) for file in Path(f"{self.checkpoint}.lastgood").glob("recoveries/*/plan.json")
+        ]
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -203,3 +225,18 @@ def test_scheduler_recovers_and_a_person_leaves_the_checkpoint_behind(applicatio
     app.judge(plan)
     (told,) = app.lastgood("recover", "orders")
     assert (told["decision"], told["options"].get("left_by")) == ("start", None)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.5])
+def test_run_that_is_killed_between_repair_and_start_is_gone_on_with(
+    seconds: float, application: MakeApplication
+) -> None:
+    """So long after the application's configuration was written; with a mirror, and with the sink named."""
+    app = application("delta", "start.json", "start_file = 'start.json'")
+    assert app.start() != 0
+    app.lastgood("backup", "create", "orders")
+    app.kill_run_once((app.folder / "start.json").exists, seconds)
+    app.lastgood("run", "orders")
+    (plan,) = [plan for plan in app.plans() if plan["goal"] == "fresh"]
+    assert plan["guarantee"] == "exactly_once"
+    app.judge(plan)

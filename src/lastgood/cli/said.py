@@ -34,3 +34,11 @@ def list_options_said(*but: str) -> tuple[str, ...]:
         for each in values:
             words += [name, redact(hide_login(str(each)))]
     return tuple(words)
+
+
+def list_names_typed() -> tuple[str, ...]:
+    """The names of the options that stand on the command line; what a variable says may be meant for another call."""
+    context = click.get_current_context()
+    options = [each for each in context.command.params if isinstance(each, click.Option) and each.name is not None]
+    typed = [each for each in options if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE]
+    return tuple(max(each.opts, key=len) for each in typed)

@@ -15,7 +15,7 @@ from lastgood.cli.batches import print_summary
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.cli.progress import show_batches_read, show_stages
-from lastgood.cli.said import list_options_said
+from lastgood.cli.said import list_names_typed, list_options_said
 from lastgood.errors import UsageError, format_command_line
 from lastgood.visible import take_excerpt, take_first_lines
 
@@ -108,8 +108,7 @@ def verify(
     which ends the job.
     """
     if not data:
-        given = {"--key": keys, "--compare": compare, "--where": where, "--isolation-level": isolation_level}
-        options = [name for name, value in given.items() if value]
+        options = [name for name in list_names_typed() if name not in ("--data", "--format")]
         if options:
             raise UsageError(
                 f"{options[0]} goes with --data",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.records import OF_RECORDS, may_be_lost
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
-from lastgood.query.missing import list_missing
+from lastgood.query.missing import list_missing, list_taken
 from lastgood.query.observation import make_views
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
+from lastgood.query.sinks import drop_presumed
 
 
 class Grade(enum.IntEnum):
@@ -61,4 +63,6 @@ def _may_have_lost(report: Report) -> bool:
     if any(each.is_lost_with_driver for each in list_unasked_sources(report.observed)):
         return True
     is_left = report.observed.left is not None  # then nothing goes on from here
-    return not is_left and any(True for _ in list_missing(make_views(report.observed)))
+    proven = replace(report.observed, sinks=tuple(map(drop_presumed, report.observed.sinks)))
+    lines = (*list_missing(make_views(report.observed)), *list_taken(make_views(proven)))
+    return not is_left and bool(lines)

@@ -367,10 +367,14 @@ def _describe_cost_of_rerun(observed: Observation) -> str:
     gone = [each.title for each in unasked if each.is_lost_with_driver]
     if gone:
         return f"what {' and '.join(gone)} had brought for it is gone"
-    is_vouched_for = all(each.is_vouched_for for each in unasked)
-    if not is_vouched_for or not observed.fail_on_data_loss:
-        return "nothing is lost by that if its sources still have what it reads"
-    return "nothing is lost by that"
+    provided = []
+    if not observed.fail_on_data_loss or not all(each.is_vouched_for for each in unasked):
+        provided.append("its sources still have what it reads")
+    if not observed.sinks or not all(sink.known for sink in observed.sinks):
+        provided.append("no sink has another batch of that number")
+    if not provided:
+        return "nothing is lost by that"
+    return f"nothing is lost by that if {' and '.join(provided)}"
 
 
 def _check_holes(observed: Observation) -> Iterator[Finding]:

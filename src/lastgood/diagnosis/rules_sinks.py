@@ -358,13 +358,13 @@ def _check_others(reading: SinkReading) -> Iterator[Finding]:
         effect = "A new checkpoint writes again all that a former one of the same application has written."
     evidence = {"others": dict(sorted(rest.items())[:_SHOWN_MAX])}
     yield reading.finding(conditions.SINK_KNOWS_OTHER_QUERY, effect, evidence, None, level)
-    ahead = {name: last for name, last in apps.items() if is_none and last >= reading.next_new}
+    ahead = reading.names_ahead
     if ahead:
-        numbers = range(reading.next_new, max(ahead.values()) + 1)
+        numbers = range(reading.comes_next, max(ahead.values()) + 1)
         effect = (
             f"If the query writes under the name {min(ahead)}, {name_batches(numbers)} will be dropped by the sink."
         )
-        skips = {"next_batch": reading.next_new, "would_skip": [numbers[0], numbers[-1]], "others": ahead}
+        skips = {"next_batch": numbers[0], "would_skip": [numbers[0], numbers[-1]], "others": ahead}
         yield reading.finding(conditions.SINK_WOULD_SKIP, effect, skips, reading.backups(), Severity.WARNING)
 
 

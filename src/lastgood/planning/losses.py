@@ -231,7 +231,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *_list_begun_anew(standing),
         *_list_files_untold(standing),
     )
-    return (*topics, *others, *_list_not_marked(standing))
+    return (*topics, *others, *list_not_marked(standing))
 
 
 def _list_not_told(standing: Standing) -> Iterator[str]:
@@ -252,7 +252,7 @@ def _list_told_the_same(standing: Standing) -> Iterator[str]:
             yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
 
 
-def _list_not_marked(standing: Standing) -> Iterator[str]:
+def list_not_marked(standing: Standing) -> Iterator[str]:
     """A function need not leave a mark, of a batch without a row or of any: what a sink does not show it may lack."""
     for each, shown in zip(standing.sinks, standing.shown, strict=True):
         done = range(each.shown + 1, each.done + 1)
@@ -262,6 +262,9 @@ def _list_not_marked(standing: Standing) -> Iterator[str]:
             else:
                 least = f"batch {each.shown} as its newest"
             yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
+        for name, last in each.names_behind.items():
+            since = f"since, if the query writes there as {name} (--txn-app-id): it shows batch {last} as its newest"
+            yield f"the assumption that no mark was due in {each.sink.location} {since}"
 
 
 def _list_running_what_it_has(standing: Standing) -> Iterator[str]:

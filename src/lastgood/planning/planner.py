@@ -14,8 +14,7 @@ from lastgood.planning.pricing import WORDS
 from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sinks import NONE
-from lastgood.sinks.evidence import SinkEvidence, make_unknown_evidence
+from lastgood.query.sinks import drop_presumed
 
 _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
@@ -33,7 +32,7 @@ def draft(observed: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     Raises:
         RepairRefusedError: it cannot be done in a way of which anything can be promised.
     """
-    observed = replace(observed, sinks=tuple(map(_drop_presumed, observed.sinks)))
+    observed = replace(observed, sinks=tuple(map(drop_presumed, observed.sinks)))
     try:
         found = _draft_goal(observed, goal, spark)
     except RepairRefusedError as error:
@@ -44,16 +43,6 @@ def draft(observed: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     return replace(
         found, alternatives=rank_alternatives((*found.alternatives, *_list_alternatives(observed, goal, spark)))
     )
-
-
-def _drop_presumed(sink: SinkEvidence) -> SinkEvidence:
-    """What a sink shows under a name that is only presumed to be this query's is not known of the query."""
-    if sink.presumed_app_id is None:
-        return sink
-    option = f"--txn-app-id {sink.presumed_app_id}"
-    because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven: {option} says so"
-    others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
-    return replace(make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 
 
 def count_batches_wanted(observed: Observation) -> int:

@@ -41,8 +41,17 @@ def find_written_state(standing: Standing, goal: RecomputeGoal) -> WrittenState:
     """Find out how the query writes what its state holds, from the files and by what a person says.
 
     Raises:
-        RepairRefusedError: nothing tells, or the state is not of one aggregation that can be made anew.
+        RepairRefusedError: there is none, nothing tells, or it is not of one aggregation that can be made anew.
     """
+    observed = standing.observed
+    if not observed.is_stateful and observed.state_in_doubt is None and not goal.appends_windows:
+        raise refuse(
+            standing,
+            "the query keeps no state that could be made anew",
+            found="no folder state, and no batch that tells of one",
+            expected="a query with an aggregation; or --appends-windows, by which you say that it is one",
+            next=observed.command("plan"),
+        )
     mode, ground = _choose_output_mode(standing, goal)
     windowed = is_windowed(standing.observed)
     if mode == APPEND:

@@ -1,4 +1,4 @@
-"""What a sink lacks already of batches that are done, or may lack: no start brings it back. Pure.
+"""What a sink lacks already of batches that are done, or may lack, and what it may drop: no start brings it. Pure.
 
 `status` and the planner take it from here.
 """
@@ -46,6 +46,15 @@ def list_dropped(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | 
         for batch_id, held in each.dropped().items():
             if not _is_read_again(each, batch_id, start):
                 yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def list_taken(views: Iterable[SinkView]) -> Iterator[str]:
+    """Sinks that would drop what comes, if the query writes there under a name that nobody gave; one line each."""
+    for each in views:
+        for name, last in each.names_ahead.items():
+            first = each.comes_next
+            which = f"batch {first}" if first == last else f"batches {first} to {last}"
+            yield f"{each.sink.location} drops {which} if the query writes as {name}, which nobody says (--txn-app-id)"
 
 
 def _find_taken_back_above(reading: SinkView) -> list[int]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import SinkEvidence, is_query_id
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 _STORAGE_CLOCK_MS = 2000
@@ -81,6 +81,9 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
     found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
         found |= {number: held for number in found if (held := _find_of_nothing(checkpoint, sink, number))}
+    if orphan is not None and orphan not in found:
+        by_name = _judge_by_names(checkpoint, sink, orphan)
+        found |= {} if by_name is None else {orphan: by_name}
     return found
 
 
@@ -96,6 +99,22 @@ def find_held_batch(checkpoint: Checkpoint, sink: SinkEvidence, number: int, pla
     if _find_offset_entry(checkpoint, number) is not None:
         return find_held_batches(checkpoint, sink).get(number)
     return find_origins(sink, {} if planned_ms is None else {number: planned_ms}).get(number)
+
+
+def list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
+    """Names under which the query may write, with their marks; none where that is settled.
+
+    These are names of applications, and of what looks like a query but stands where the batch does that runs again.
+    """
+    if sink.skips_known or sink.last_batch is not None:
+        return {}
+    return list_names_of_applications(checkpoint, sink)
+
+
+def list_names_of_applications(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
+    """Those names, be it settled or not whether the query has one of them."""
+    orphan = checkpoint.orphan
+    return {name: last for name, last in sink.others.items() if not is_query_id(name) or last == orphan}
 
 
 def find_planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
@@ -151,6 +170,22 @@ def find_origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int,
             because += "" if is_sure else ", unless clocks differ by so much"
             found[number] = Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
     return found
+
+
+def _judge_by_names(checkpoint: Checkpoint, sink: SinkEvidence, orphan: int) -> Held | None:
+    """The orphan by a name under which the query may write, where a batch of its number may be of an older plan.
+
+    None where that is not so of any such name: whether the sink has the orphan itself its mark alone does not tell.
+    """
+    for name, last in list_possible_names(checkpoint, sink).items():
+        if last != orphan:
+            continue  # of another query, or of logs that are older than the sink
+        at_ms = sink.others_at_ms.get(name)
+        as_named = replace(sink, known=True, last_batch=last, skips_up_to=last, marked_at_ms=at_ms, others={})
+        held = find_held_batches(checkpoint, as_named).get(orphan)
+        if held is not None and held.origin is not Origin.THIS_PLAN:
+            return Held(Origin.PERHAPS_OLDER, f"if the query writes there as {name} (--txn-app-id), {held.because}")
+    return None
 
 
 def _judge_by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:

@@ -14,9 +14,17 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import get_topics
-from lastgood.query.sink_batches import Held, Origin, find_held_batches, find_planned_anew, is_reading_nothing
+from lastgood.query.sink_batches import (
+    Held,
+    Origin,
+    find_held_batches,
+    find_planned_anew,
+    is_reading_nothing,
+    list_names_of_applications,
+    list_possible_names,
+)
 from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id, make_unknown_evidence
 from lastgood.sources.kafka.ranges import find_planned_ranges, ranges_to_json
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
@@ -137,9 +145,38 @@ class SinkView:
     @property
     def possible_names(self) -> Mapping[str, int]:
         """Names under which the query may write here, with their marks; none where that is settled."""
-        if self.sink.skips_known or self.sink.last_batch is not None:
+        return list_possible_names(self.checkpoint, self.sink)
+
+    @property
+    def names_ahead(self) -> Mapping[str, int]:
+        """Such names whose marks are above all that is planned: what comes would be dropped under them.
+
+        None where one stands where the query does: that is its own.
+        """
+        names, newest = self.possible_names, self._newest_plan
+        if {min(self.committed, newest), newest}.intersection(names.values()):
             return {}
-        return _list_possible_names(self.checkpoint, self.sink)
+        return {name: last for name, last in names.items() if last > newest}
+
+    @property
+    def names_behind(self) -> Mapping[str, int]:
+        """Such names whose marks are below what is done: if one is its own, the rest has left no mark, or is missing.
+
+        None where one has come as far: that is its own.
+        """
+        names = self.possible_names
+        if any(last >= self.done for last in names.values()):
+            return {}
+        return {name: last for name, last in names.items() if self.may_any_have_rows(range(last + 1, self.done + 1))}
+
+    @property
+    def _newest_plan(self) -> int:
+        return NONE if self.checkpoint.last_planned is None else self.checkpoint.last_planned
+
+    @property
+    def comes_next(self) -> int:
+        """The number that Spark gives to what it plans next."""
+        return self._newest_plan + 1
 
     @property
     def shows_none(self) -> bool:
@@ -440,10 +477,30 @@ def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
         return _make_passed_unknown(checkpoint, sink, passed)
     shows_none = sink.known and sink.last_batch is None and sink.skips_up_to is None and not sink.batches
     is_told = sink.dedupe_key is DedupeKey.APP_ID and checkpoint.last_committed is None
-    names = _list_possible_names(checkpoint, sink)
+    names = list_names_of_applications(checkpoint, sink)
     if not shows_none or is_told or not names:
         return sink
     return _make_name_unknown(sink, names)
+
+
+def drop_presumed(sink: SinkEvidence) -> SinkEvidence:
+    """What a sink shows under a name that is only presumed to be this query's is not known of the query."""
+    if sink.presumed_app_id is None:
+        return sink
+    option = f"--txn-app-id {sink.presumed_app_id}"
+    because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven: {option} says so"
+    others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
+    others_at_ms = dict(sink.others_at_ms)
+    if sink.marked_at_ms is not None:
+        others_at_ms[sink.presumed_app_id] = sink.marked_at_ms
+    unknown = make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because)
+    return replace(
+        unknown,
+        others=others,
+        others_at_ms=others_at_ms,
+        times_by_driver=sink.times_by_driver,
+        asked_at_ms=sink.asked_at_ms,
+    )
 
 
 def _make_name_unknown(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:
@@ -506,12 +563,6 @@ def _may_have_written(checkpoint: Checkpoint, sink: SinkEvidence, name: str, orp
     if name in sink.others_beside:
         return False
     return marked_ms is None or planned_ms is None or marked_ms + MAX_CLOCK_SKEW_MS >= planned_ms
-
-
-def _list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
-    """Names of applications, and of what looks like a query but stands where the batch does that runs again."""
-    orphan = checkpoint.orphan
-    return {name: last for name, last in sink.others.items() if not is_query_id(name) or last == orphan}
 
 
 def judge_shown_at_last(

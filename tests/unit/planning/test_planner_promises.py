@@ -626,3 +626,36 @@ def test_what_kafka_lacks_of_an_orphan_that_a_fence_has_is_not_lost(tmp_path: Pa
     assert drafted(known(tmp_path, fence(2), **lenient), ResumeGoal()).guarantee is LOSSY
     beyond = {**lenient, "kafka": broker((18, 60), (25, 60))}
     assert drafted(known(tmp_path, fence(3), **beyond), ResumeGoal()).guarantee is LOSSY
+
+
+@pytest.mark.parametrize("key", [DedupeKey.QUERY_ID, DedupeKey.APP_ID])
+@pytest.mark.parametrize("goal", [ResumeGoal(), ReplanGoal()])
+@pytest.mark.parametrize(
+    ("marked_ms", "is_used_up"),
+    [(-600_000, True), (-1_000, True), (None, True), (1_000, False)],
+    ids=["long before", "before", "nobody knows", "after"],
+)
+def test_number_of_an_older_plan_under_a_name_that_nobody_gave_is_used_up(
+    tmp_path: Path, marked_ms: int | None, is_used_up: bool, goal: ResumeGoal | ReplanGoal, key: DedupeKey
+) -> None:
+    """Marked so long after the orphan was planned; where that was before, a plain restart is dropped by the table."""
+    query(tmp_path, 3, orphan=True)
+    planned_ms = json.loads((tmp_path / "offsets/3").read_text().splitlines()[1])["batchTimestampMs"]
+    at_ms = {} if marked_ms is None else {"my-app": planned_ms + marked_ms}
+    sink = delta(None, batches=(), others={"my-app": 3}, others_at_ms=at_ms, times_by_driver=True)
+    found = drafted(known(tmp_path, replace(sink, dedupe_key=key), kafka=KEPT), goal)
+    assert found.guarantee is TWICE
+    assert (changes(found) == {"offsets/3": "written"}) == (is_used_up or isinstance(goal, ReplanGoal))
+    if is_used_up:
+        assert "if the query writes there as my-app (--txn-app-id)" in lines(found)
+
+
+@pytest.mark.parametrize("orphan", [True, False])
+def test_numbers_that_a_table_has_under_a_name_that_nobody_gave_are_lossy(tmp_path: Path, orphan: bool) -> None:
+    query(tmp_path, 3, orphan=orphan)
+    other = delta(None, batches=(), others={"their-app": 9})
+    found = drafted(known(tmp_path, other, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert f"batches {4 if orphan else 3} to 9 if the query writes as their-app" in lines(found)
+    own = replace(other, others={"my-app": 2, "their-app": 9})
+    assert drafted(known(tmp_path, own, kafka=KEPT), ResumeGoal()).guarantee is TWICE

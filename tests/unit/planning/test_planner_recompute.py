@@ -19,6 +19,7 @@ from planning import (
     files,
     known,
     make_state_schema,
+    query,
     serve,
     windowed,
     written,
@@ -397,3 +398,10 @@ def test_more_than_is_allowed_is_not_read_again(tmp_path: Path) -> None:
         "--max-replay",
         f"{count} offsets and files, from where the query began",
     )
+
+
+def test_query_without_state_is_told_so_before_anything_is_asked(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    with pytest.raises(RepairRefusedError, match="the query keeps no state") as refused:
+        drafted(known(tmp_path, delta(2), kafka=SERVED), RecomputeGoal())
+    assert "--output-mode" not in str(refused.value.expected)

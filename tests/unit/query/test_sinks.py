@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from planning import delta, query, read
+from planning import LATER_MS, delta, query, read
 
 from lastgood.diagnosis.sink_reading import make_sink_readings
 from lastgood.query.agreement import judge_sink_standing
@@ -119,8 +119,10 @@ def test_of_several_names_in_a_table_none_is_known_to_be_the_querys(tmp_path: Pa
 
 def test_name_that_stands_where_the_logs_do_is_likelier_than_a_higher_one(tmp_path: Path) -> None:
     query(tmp_path, 6, orphan=True)
-    shared = delta(None, batches=(), others={"my-app": 6, "their-app": 40})
+    shared = delta(None, batches=(), others={"my-app": 6, "their-app": 40}, others_at_ms={"my-app": LATER_MS})
     assert not view(tmp_path, shared).would_drop
+    assert not view(tmp_path, shared).names_ahead
+    assert view(tmp_path, replace(shared, others_at_ms={})).would_drop == range(6, 7), "it may be of an older plan"
 
 
 def test_name_that_has_gone_on_where_the_query_has_stopped_may_be_its_own(tmp_path: Path) -> None:

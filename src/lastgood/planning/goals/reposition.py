@@ -19,6 +19,7 @@ from lastgood.planning.losses import (
     find_beginnings,
     list_assumptions,
     list_missing_already,
+    list_not_marked,
     predict_silent_loss,
 )
 from lastgood.planning.numbering import Number, choose_number, require_no_gap
@@ -28,7 +29,7 @@ from lastgood.planning.pricing import Reached, choose_weakest, find_ends, judge_
 from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
-from lastgood.query.missing import list_dropped
+from lastgood.query.missing import list_dropped, list_taken
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import find_origins
@@ -125,9 +126,10 @@ def finish_draft(work: Work) -> Draft:
     start = find_ends(work.standing.checkpoint.newest_offsets)
     # A plan that the mirror has put back tells of its sinks as one that was there.
     missing = (*list_missing_already(work.began, start), *list_dropped(work.standing.sinks, start))
-    gone = tuple(dict.fromkeys(missing))
+    gone = tuple(dict.fromkeys((*missing, *list_taken(work.standing.sinks))))
     word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
-    return work.draft(Outlook(word, (*list_assumptions(work.standing), *gone)))
+    assumed = dict.fromkeys((*list_assumptions(work.standing), *list_not_marked(work.began)))
+    return work.draft(Outlook(word, (*assumed, *gone)))
 
 
 def _limit_reached(standing: Standing, reached: Reached) -> Reached:

@@ -26,6 +26,7 @@ from lastgood.planning.losses import (
     list_assumptions,
     list_doubled_already,
     list_missing_already,
+    list_not_marked,
     merge_prices,
     predict_silent_loss,
 )
@@ -58,7 +59,7 @@ from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_l
 from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
 from lastgood.planning.standing import Standing
 from lastgood.query.lost import find_committed_after, find_known_elsewhere, find_noted_before
-from lastgood.query.missing import list_dropped
+from lastgood.query.missing import list_dropped, list_taken
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
@@ -145,6 +146,8 @@ def foresee_start(work: Work) -> Outlook:
         RepairRefusedError: it fails, or would make a sink lose or repeat something.
     """
     standing, found = work.standing, predict_outlook(work.standing)
+    not_marked = tuple(line for line in list_not_marked(work.began) if line not in found.rests_on)
+    found = replace(found, rests_on=(*found.rests_on, *not_marked))
     dropped = list_dropped(work.began.sinks, find_ends(standing.checkpoint.newest_offsets))
     untold = tuple(line for line in dropped if line not in found.rests_on)
     if untold:
@@ -347,7 +350,7 @@ def predict_outlook(standing: Standing) -> Outlook:
             found = _predict_going_on(standing)
     found = replace(found, rests_on=(*found.rests_on, *list_assumptions(standing)))
     found = _predict_from_earliest(standing, found)
-    gone = tuple(list_missing_already(standing))
+    gone = (*list_missing_already(standing), *list_taken(standing.sinks))
     lost = predict_silent_loss(standing)
     if lost is not None:
         prices = merge_prices(lost.prices, found.prices)
@@ -476,7 +479,7 @@ def _predict_rerun(standing: Standing) -> Outlook:
         return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_skipped(standing, start, is_repeated=not is_once))
     if is_once:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
-    doubt = f"not every sink is known to recognise batch {batch_id}"
+    doubt = f"not every sink is known to recognise batch {batch_id}, or to lack another of that number"
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
 
 
