@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
@@ -14,7 +13,7 @@ from lastgood.query.missing import list_missing, list_taken
 from lastgood.query.observation import make_views
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_unasked_sources
-from lastgood.query.sinks import drop_presumed
+from lastgood.query.presumed import drop_presumed
 
 
 class Grade(enum.IntEnum):
@@ -63,6 +62,5 @@ def _may_have_lost(report: Report) -> bool:
     if any(each.is_lost_with_driver for each in list_unasked_sources(report.observed)):
         return True
     is_left = report.observed.left is not None  # then nothing goes on from here
-    proven = replace(report.observed, sinks=tuple(map(drop_presumed, report.observed.sinks)))
-    lines = (*list_missing(make_views(report.observed)), *list_taken(make_views(proven)))
-    return not is_left and bool(lines)
+    views = make_views(drop_presumed(report.observed))
+    return not is_left and any(True for _ in (*list_missing(views), *list_taken(views)))

@@ -14,7 +14,7 @@ from lastgood.planning.pricing import WORDS
 from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sinks import drop_presumed
+from lastgood.query.presumed import drop_presumed
 
 _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
@@ -32,7 +32,7 @@ def draft(observed: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     Raises:
         RepairRefusedError: it cannot be done in a way of which anything can be promised.
     """
-    observed = replace(observed, sinks=tuple(map(drop_presumed, observed.sinks)))
+    observed = drop_presumed(observed)
     try:
         found = _draft_goal(observed, goal, spark)
     except RepairRefusedError as error:

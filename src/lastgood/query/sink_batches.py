@@ -81,9 +81,8 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
     found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
         found |= {number: held for number in found if (held := _find_of_nothing(checkpoint, sink, number))}
-    if orphan is not None and orphan not in found:
-        by_name = _judge_by_names(checkpoint, sink, orphan)
-        found |= {} if by_name is None else {orphan: by_name}
+    by_names = _judge_by_names(checkpoint, sink)
+    found |= {number: held for number, held in by_names.items() if number not in found}
     return found
 
 
@@ -172,20 +171,22 @@ def find_origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int,
     return found
 
 
-def _judge_by_names(checkpoint: Checkpoint, sink: SinkEvidence, orphan: int) -> Held | None:
-    """The orphan by a name under which the query may write, where a batch of its number may be of an older plan.
+def _judge_by_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
+    """The batch where the query stands, by names under which it may write: where that may be of an older plan.
 
-    None where that is not so of any such name: whether the sink has the orphan itself its mark alone does not tell.
+    Where nothing speaks for that it is left out: that the sink has the batch itself such a mark alone does not tell.
     """
+    found: dict[int, Held] = {}
     for name, last in list_possible_names(checkpoint, sink).items():
-        if last != orphan:
-            continue  # of another query, or of logs that are older than the sink
         at_ms = sink.others_at_ms.get(name)
         as_named = replace(sink, known=True, last_batch=last, skips_up_to=last, marked_at_ms=at_ms, others={})
-        held = find_held_batches(checkpoint, as_named).get(orphan)
-        if held is not None and held.origin is not Origin.THIS_PLAN:
-            return Held(Origin.PERHAPS_OLDER, f"if the query writes there as {name} (--txn-app-id), {held.because}")
-    return None
+        held = find_held_batches(checkpoint, as_named)
+        doubtful = {number for number, each in held.items() if each.origin.is_doubtful}
+        untold = {number for number, each in held.items() if each.origin is Origin.UNTOLD}
+        for number in doubtful & {checkpoint.last_committed} | (doubtful | untold) & {checkpoint.orphan}:
+            because = f"if the query writes there as {name} (--txn-app-id), {held[number].because}"
+            found[number] = Held(Origin.PERHAPS_OLDER, because)
+    return found
 
 
 def _judge_by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:

@@ -24,7 +24,7 @@ from lastgood.query.sink_batches import (
     list_possible_names,
 )
 from lastgood.query.spans import Span, find_orphan, list_spans, read_nothing
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id, make_unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.ranges import find_planned_ranges, ranges_to_json
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
@@ -481,26 +481,6 @@ def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
     if not shows_none or is_told or not names:
         return sink
     return _make_name_unknown(sink, names)
-
-
-def drop_presumed(sink: SinkEvidence) -> SinkEvidence:
-    """What a sink shows under a name that is only presumed to be this query's is not known of the query."""
-    if sink.presumed_app_id is None:
-        return sink
-    option = f"--txn-app-id {sink.presumed_app_id}"
-    because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven: {option} says so"
-    others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
-    others_at_ms = dict(sink.others_at_ms)
-    if sink.marked_at_ms is not None:
-        others_at_ms[sink.presumed_app_id] = sink.marked_at_ms
-    unknown = make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because)
-    return replace(
-        unknown,
-        others=others,
-        others_at_ms=others_at_ms,
-        times_by_driver=sink.times_by_driver,
-        asked_at_ms=sink.asked_at_ms,
-    )
 
 
 def _make_name_unknown(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:

@@ -659,3 +659,16 @@ def test_numbers_that_a_table_has_under_a_name_that_nobody_gave_are_lossy(tmp_pa
     assert f"batches {4 if orphan else 3} to 9 if the query writes as their-app" in lines(found)
     own = replace(other, others={"my-app": 2, "their-app": 9})
     assert drafted(known(tmp_path, own, kafka=KEPT), ResumeGoal()).guarantee is TWICE
+
+
+def test_batch_that_a_table_had_before_under_a_presumed_name_may_be_missing(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    had = delta(
+        3, presumed_app_id="my-app", app_id="my-app", batches=(batch(3, committed_at_ms=written_ms(3) - 900_000),)
+    )
+    presumed = replace(had, dedupe_key=DedupeKey.APP_ID)
+    found = drafted(known(tmp_path, presumed, kafka=KEPT), ResumeGoal())
+    assert found.guarantee is LOSSY
+    assert "if the query writes there as my-app, /lake/out may lack what batch 3 read" in lines(found)
+    several = delta(None, batches=(), others={"my-app": 3}, others_at_ms={"my-app": written_ms(3) - 900_000})
+    assert drafted(known(tmp_path, several, kafka=KEPT), ResumeGoal()).guarantee is LOSSY
