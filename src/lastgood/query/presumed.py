@@ -26,13 +26,16 @@ def _drop(sink: SinkEvidence, view: SinkView) -> SinkEvidence:
         return sink
     because = f"that the query writes as {name} is likely, and not proven: --txn-app-id {name} says so"
     unknown = make_unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because)
-    lacks = next(list_missing([view]), None)
-    at_ms = {} if sink.marked_at_ms is None else {name: sink.marked_at_ms}
+    others, at_ms = {**sink.others, name: NONE}, dict(sink.others_at_ms)
+    if sink.last_batch is not None:
+        others[name] = sink.last_batch
+    if sink.marked_at_ms is not None:
+        at_ms[name] = sink.marked_at_ms
     return replace(
         unknown,
-        others={**sink.others, name: NONE if sink.last_batch is None else sink.last_batch},
-        others_at_ms={**sink.others_at_ms, **at_ms},
+        others=others,
+        others_at_ms=at_ms,
         times_by_driver=sink.times_by_driver,
         asked_at_ms=sink.asked_at_ms,
-        unclear=None if lacks is None else f"if the query writes there as {name}, {lacks}",
+        unclear=next((f"if the query writes there as {name}, {lacks}" for lacks in list_missing([view])), None),
     )

@@ -135,9 +135,10 @@ def find_planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None
 def is_in_sinks(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> bool:
     """Whether every sink shows the orphan itself as its newest batch, so that what it reads is not lost."""
     orphan = checkpoint.orphan
-    holds = (sink.known and sink.last_batch == orphan for sink in sinks)
+    proven = (sink.known and sink.presumed_app_id is None for sink in sinks)
+    holds = (sink.last_batch == orphan for sink in sinks)
     is_own = (find_planned_anew(checkpoint, sink) is None for sink in sinks)
-    return orphan is not None and bool(sinks) and all(holds) and all(is_own)
+    return orphan is not None and bool(sinks) and all(proven) and all(holds) and all(is_own)
 
 
 def find_origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:

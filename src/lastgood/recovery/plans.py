@@ -45,6 +45,7 @@ from lastgood.query.observation import LeftBehind, Observation, make_views
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_rate, list_taken_for_tables
+from lastgood.query.sinks import SinkView
 from lastgood.recovery.engine import compute_listing_digest, list_log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import make_start_steps
@@ -371,16 +372,30 @@ def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:
             next=found.seen.command("diagnose"),
         )
     for view in make_views(then):
-        sink = view.sink
         if view.next_new in view.would_drop:  # what it does with a batch that runs again, the word of the plan says
-            would = "would" if sink.skips_known else "may"
-            raise RepairRefusedError(
-                f"the sink {would} drop the next batch without a word",
-                subject=sink.location,
-                found=f"it skips batches up to {view.marked}, and the next new one is {view.next_new}",
-                effect="nothing has been changed",
-                next=found.seen.command("diagnose"),
-            )
+            raise _refuse_to_be_dropped(found, view)
+
+
+def _refuse_to_be_dropped(found: OpenQuery, view: SinkView) -> RepairRefusedError:
+    sink, name = view.sink, view.sink.presumed_app_id or next(iter(view.possible_names), None)
+    told = f"it skips batches up to {view.marked}, and the next new one is {view.next_new}"
+    if name is not None:
+        return RepairRefusedError(
+            "the sink may drop the next batch without a word",
+            subject=sink.location,
+            found=f"{told}, if the query writes there as {name}",
+            expected="--txn-app-id NAME, under which the query writes",
+            effect="nothing has been changed",
+            next=found.seen.make_plan_command("--txn-app-id", name),
+        )
+    would = "would" if sink.skips_known else "may"
+    return RepairRefusedError(
+        f"the sink {would} drop the next batch without a word",
+        subject=sink.location,
+        found=told,
+        effect="nothing has been changed",
+        next=found.seen.command("diagnose"),
+    )
 
 
 def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,18 @@ def test_once_it_is_used_up_a_restart_reads_the_range_under_the_next_number(tmp_
     found = drafted(then, ResumeGoal())
     assert (found.guarantee, found.is_plain) == (TWICE, True)
     assert found.sources[0].duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}
+
+
+@pytest.mark.parametrize("goal", [ResumeGoal(), RepositionGoal({}, "it stands")])
+def test_rows_that_came_twice_by_that_are_named_as_long_as_the_plan_is_there(
+    tmp_path: Path, goal: ResumeGoal | RepositionGoal
+) -> None:
+    query(tmp_path, 3, orphan=True)
+    carried_out(tmp_path, drafted(known(tmp_path, older(), kafka=KEPT), ResumeGoal()))
+    shutil.copy(tmp_path / "commits/2", tmp_path / "commits/3")
+    found = drafted(known(tmp_path, older(), kafka=KEPT), goal)
+    assert (found.guarantee, found.is_plain) == (TWICE, True)
+    assert any("may have rows twice" in line for line in found.rests_on)
 
 
 def test_first_batch_may_be_the_one(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lastgood.planning.goals.values import RepositionGoal
 from lastgood.planning.losses import (
     find_beginnings,
     list_assumptions,
+    list_doubled_already,
     list_missing_already,
     list_not_marked,
     predict_silent_loss,
@@ -127,9 +128,12 @@ def finish_draft(work: Work) -> Draft:
     # A plan that the mirror has put back tells of its sinks as one that was there.
     missing = (*list_missing_already(work.began, start), *list_dropped(work.standing.sinks, start))
     gone = tuple(dict.fromkeys((*missing, *list_taken(work.standing.sinks))))
-    word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
+    twice = tuple(list_doubled_already(work.standing))
+    word = Guarantee.AT_LEAST_ONCE if twice else Guarantee.EXACTLY_ONCE
+    if gone:
+        word = Guarantee.LOSSY
     assumed = dict.fromkeys((*list_assumptions(work.standing), *list_not_marked(work.began)))
-    return work.draft(Outlook(word, (*assumed, *gone)))
+    return work.draft(Outlook(word, (*assumed, *gone, *twice)))
 
 
 def _limit_reached(standing: Standing, reached: Reached) -> Reached:
