@@ -56,6 +56,24 @@ def test_one_checkpoint_is_one_screen(root: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "done"),
+    [("", "they leave it to a person"), ('outage_start = "at_sink"', "they begin as outage_start says (at_sink)")],
+)
+def test_outage_that_recover_would_answer_is_told(root: Path, start: str, done: str) -> None:
+    policy = f'[pipeline.orders.policy]\nafter_outage = "1h"\n{start}\n'
+    (root / "lastgood.toml").write_text(
+        f"[pipeline.orders]\ncommand = ['true']\ncheckpoint = '{root}/orders'\n{policy}"
+    )
+    told = call("status", "orders", cwd=root).stdout
+    assert "  outage " not in told
+    long_ago = time.time() - 3 * 3600 - 60
+    os.utime(root / "orders/commits/2", (long_ago, long_ago))
+    told = call("status", "orders", cwd=root).stdout
+    line = f"no batch for 3 h 1 min, and after_outage is 1 h: if recover or run find it down, {done}"
+    assert f"  outage       {line}\n" in told
+
+
 def test_a_batch_in_flight_is_told_and_is_no_failure(root: Path) -> None:
     done = run(root / "clicks")
     assert done.returncode == 0

@@ -139,6 +139,7 @@ def _print_one(found: Status, out: Console) -> None:
         *unknown,
         *_describe_incident(found),
         *_describe_failed(found),
+        *_describe_outage(found),
     ):
         out.print(f"  {label:<12} {line}")
     out.print(f"  next         {found.next}")
@@ -230,6 +231,11 @@ def _describe_failed(found: Status) -> Iterator[tuple[str, str]]:
         else:
             times = f"{failed.times} times in a row"
         yield "failed", f"{batch}, {times}{since}, as recover and run have counted"
+
+
+def _describe_outage(found: Status) -> Iterator[tuple[str, str]]:
+    if found.outage is not None:
+        yield "outage", found.outage
 
 
 def _describe_loss(exposure: Exposure) -> str:

@@ -102,7 +102,7 @@ def _check_would_skip(reading: SinkReading) -> Iterator[Finding]:
     if orphan is not None and orphan < first and reading.shown > orphan:
         effect += f" So will batch {orphan}, if it was planned again since the sink got it."
     evidence = {"skips_up_to": last, "next_batch": first, "would_skip": [first, last]}
-    yield reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.backups())
+    yield reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.plan())
 
 
 def _make_planned_anew(reading: SinkReading, orphan: int) -> Finding:
@@ -365,7 +365,8 @@ def _check_others(reading: SinkReading) -> Iterator[Finding]:
             f"If the query writes under the name {min(ahead)}, {name_batches(numbers)} will be dropped by the sink."
         )
         skips = {"next_batch": numbers[0], "would_skip": [numbers[0], numbers[-1]], "others": ahead}
-        yield reading.finding(conditions.SINK_WOULD_SKIP, effect, skips, reading.backups(), Severity.WARNING)
+        command = reading.plan_as(min(ahead))
+        yield reading.finding(conditions.SINK_WOULD_SKIP, effect, skips, command, Severity.WARNING)
 
 
 def _find_former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[str, int]:

@@ -59,6 +59,10 @@ class SinkReading(SinkView):
         """The command that offers a way out."""
         return self.observed.command("plan")
 
+    def plan_as(self, name: str) -> str:
+        """The same, where the query is said to write under a name."""
+        return self.observed.command("plan", "--txn-app-id", name)
+
     def replan(self) -> str:
         """The command that has the batch which runs again taken back, and planned anew."""
         return self.observed.command("plan", "--goal", "replan")

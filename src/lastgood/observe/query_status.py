@@ -70,7 +70,7 @@ class Status(JsonValue):
         "last_planned=stand.position.planned last_committed=stand.position.committed "
         "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome unknowns problems warnings "
         "findings mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed "
-        "next undo",
+        "outage next undo",
         texts="checkpoint",
     )
     """What `status --format json` prints of one checkpoint."""
@@ -90,6 +90,9 @@ class Status(JsonValue):
     """What the keys of this machine say of its file; None without a key."""
     failed: FailedBatch | None = None
     """What `recover` has seen fail since the newest commit; None as `incident`."""
+    outage: str | None = None
+    """What `recover` and `run` would do of `after_outage` if the query is down, in one line; None: nothing, or as
+    `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED

@@ -21,6 +21,7 @@ from lastgood.observe.query_status import Status, judge_status
 from lastgood.observe.recalled import Ledgers, add_memory
 from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import PlanInvalidError
+from lastgood.recovery.outage import find_outage
 from lastgood.settings.config import Config
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, Storage, open_storage
@@ -65,11 +66,13 @@ def status(
         found = look_around(found, options, now_ms=at_ms, headroom=True)
         judged = judge_status(found, facts.result(), options, at_ms, max_downtime_ms)
         last = incident.result()
+        outage = find_outage(location, target.policy, now_ms=at_ms)
         return replace(
             judged,
             incident=last,
             incident_signature=judge_signature(storage, location, last, target.config),
             failed=read_failed(storage, location, found.checkpoint.last_committed),
+            outage=None if outage is None else outage.foreseen,
             target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )

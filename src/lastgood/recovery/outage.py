@@ -31,6 +31,16 @@ class Outage:
         return f"the query was down for {format_duration(self.seconds)}, and after_outage is {bound}"
 
     @property
+    def foreseen(self) -> str:
+        """One line for a person who may not know whether the query is down."""
+        if self.way is None:
+            done = "they leave it to a person"
+        else:
+            done = f"they begin as outage_start says ({self.policy.outage_start})"
+        seconds, bound = map(format_duration, (self.seconds, self.policy.after_outage_seconds or 0))
+        return f"no batch for {seconds}, and after_outage is {bound}: if recover or run find it down, {done}"
+
+    @property
     def way(self) -> tuple[str, StartChoice] | None:
         """The goal of what is done, and from where; None: a person says it."""
         ways = {

@@ -138,7 +138,7 @@ def test_sink_ahead_of_the_checkpoint_drops_what_is_planned_next(tmp_path: Path,
     (found,) = find(tmp_path, sink)
     assert (found.condition.name, found.severity) == ("SINK_WOULD_SKIP", ERROR)
     assert (found.evidence["next_batch"], found.evidence["would_skip"]) == (3, [3, 5])
-    assert found.next == "lastgood backup list /chk"
+    assert found.next == f"lastgood plan /chk --sink {sink.location}"
 
 
 def test_planned_batch_below_the_newest_of_the_sink_may_be_another_one(tmp_path: Path) -> None:
