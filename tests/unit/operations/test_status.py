@@ -73,6 +73,7 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "sinks": [],
         "last_incident": None,
         "failed": None,
+        "outage": None,
         "next": f"lastgood inspect {checkpoint}",
         "undo": None,
     }
