@@ -348,5 +348,13 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     if sizes.stores:
         total = sum(store.size for store in sizes.stores)
         out.print(f"{decimal(total)} of state in all")
+        out.print(_describe_loadable(sizes))
     else:
         out.print("no state")
+
+
+def _describe_loadable(sizes: StateSizes) -> str:
+    spans = [f"{each[0]} to {each[-1]}" if len(each) > 1 else f"{each[0]}" for each in sizes.loadable]
+    if not spans:
+        return "cannot be loaded as of any batch"
+    return f"can be loaded as of batch {', '.join(spans)}"

@@ -1,4 +1,4 @@
-"""`inspect --state`: how much state a query keeps, how it grows, how evenly it lies."""
+"""`inspect --state`: how much state a query keeps, how it grows, how evenly it lies, and what of it can be loaded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import Target
 from lastgood.values import JsonValue, make_form
@@ -33,11 +34,17 @@ class StoreSize(JsonValue):
 class StateSizes(JsonValue):
     """The state of a query, store by store."""
 
-    json = make_form("*query size skew=skews stores")
+    json = make_form("*query size skew=skews loadable=_loadable stores")
     """What `inspect --state --format json` prints; sizes in bytes."""
 
     query: OpenQuery
     stores: tuple[StoreSize, ...]
+    loadable: tuple[range, ...] = ()
+    """Batches after which every store can be loaded, of the newest that were read; oldest first."""
+
+    @property
+    def _loadable(self) -> list[list[int]]:
+        return [[each[0], each[-1]] for each in self.loadable]
 
     @property
     def skews(self) -> dict[int, float | None]:
@@ -66,7 +73,7 @@ def inspect_state(target: Target) -> StateSizes:
         CheckpointMissingError: there is no checkpoint.
         StorageError: the storage does not answer (subclasses).
     """
-    query = gather(target, batches=2)
+    query = gather(target, batches=BATCHES)
     state = query.checkpoint.state
     found = []
     for operator in state.operators if state else ():
@@ -94,4 +101,8 @@ def inspect_state(target: Target) -> StateSizes:
                     changed,
                 )
             )
-    return StateSizes(query, tuple(found))
+    if state is None:
+        return StateSizes(query, tuple(found))
+    # What a batch left behind is the version after its number; what is older than the plans has no batch any more.
+    loadable = tuple(range(max(run.start - 1, 0), run.stop - 1) for run in state.loadable.runs)
+    return StateSizes(query, tuple(found), tuple(filter(None, loadable)))

@@ -300,6 +300,17 @@ def test_the_state_is_measured_per_operator_and_partition() -> None:
     total = [store.size for store in sizes.stores]
     assert facts["size"] == sum(total)
     assert facts["skew"] == {"0": pytest.approx(max(total) * 2 / sum(total))}
+    assert facts["loadable"] == [[0, 7]]
+
+
+def test_batches_as_of_which_the_state_can_be_loaded_are_told(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    shutil.copytree(CASES / "3.5-agg-hdfs-healthy" / "checkpoint", checkpoint)
+    (checkpoint / "state/0/1/3.delta").unlink()
+    told = inspect_state(resolve_target(str(checkpoint))).to_json()["loadable"]
+    assert told == [[0, 1], [3, 7]]
+    shutil.rmtree(checkpoint / "state/0")
+    assert inspect_state(resolve_target(str(checkpoint))).to_json()["loadable"] == []
 
 
 @pytest.mark.parametrize(
