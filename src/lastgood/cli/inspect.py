@@ -354,7 +354,8 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
 
 
 def _describe_loadable(sizes: StateSizes) -> str:
-    spans = [f"{each[0]} to {each[-1]}" if len(each) > 1 else f"{each[0]}" for each in sizes.loadable]
-    if not spans:
+    from lastgood.diagnosis.sink_reading import name_batches
+
+    if not sizes.loadable:
         return "cannot be loaded as of any batch"
-    return f"can be loaded as of batch {', '.join(spans)}"
+    return f"can be loaded as of {' and '.join(map(name_batches, sizes.loadable))}"
