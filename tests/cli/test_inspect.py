@@ -142,7 +142,7 @@ def test_state_is_shown_with_its_size_growth_and_skew() -> None:
     assert done.returncode == 0
     assert "stateful, micro batch" in done.stdout
     assert "operator 0: largest partition 1.0 x the mean" in done.stdout
-    assert done.stdout.endswith("of state in all\n" + LAST)
+    assert done.stdout.endswith("of state in all\ncan be loaded as of batches 0 to 7\n" + LAST)
     found = as_json(case, "--state")
     assert [(store["operator"], store["partition"]) for store in found["stores"]] == [(0, 0), (0, 1)]
     assert found["size"] == sum(store["size"] for store in found["stores"]) > 0
