@@ -18,6 +18,7 @@ def can_load(spark, checkpoint, batch):
 
 def main(result, checkpoint, batches):
     spark = SparkSession.builder.getOrCreate()
+    assert not spark.streams.active  # whoever asks for streams makes the coordinator that a RocksDB store reports to
     loaded = [batch for batch in range(int(batches)) if can_load(spark, checkpoint, batch)]
     Path(result).write_text(json.dumps(loaded))
 
