@@ -51,7 +51,6 @@ VERBS = [
     ["diagnose", "{checkpoint}", "--sink", "delta:{root}/table", "--log", "{root}/driver.log"],
     ["status", "{checkpoint}", "--kafka", "{root}/kafka.json", "--sink", "{root}/written"],
     ["inspect", "{checkpoint}", "--all", "--sink", "delta:{root}/table", "--sink", "file:{root}/written"],
-    ["verify", "{checkpoint}", "--kafka", "{root}/kafka.json", "--sink", "file:{root}/written"],
     ["backup", "list", "{checkpoint}"],
 ]
 KAFKA = {
