@@ -113,6 +113,22 @@ class BatchIds:
         return sum(map(len, self.runs))
 
 
+def name_batches(ids: Iterable[int]) -> str:
+    """Batches for a sentence."""
+    if isinstance(ids, range) and ids.step == 1 and ids.stop - ids.start > 1:  # it may be as long as a mark is high
+        return f"batches {ids[0]} to {ids[-1]}"
+    found = sorted(set(ids))
+    if len(found) == 1:
+        return f"batch {found[0]}"
+    if found[-1] - found[0] + 1 == len(found):
+        return f"batches {found[0]} to {found[-1]}"
+    if len(found) > 5:
+        more = f" and {len(found) - 5} more"
+    else:
+        more = ""
+    return f"batches {', '.join(map(str, found[:5]))}{more}"
+
+
 @dataclass(frozen=True, slots=True)
 class LogListing:
     """What lies in the folder of a log."""

@@ -354,7 +354,7 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
 
 
 def _describe_loadable(sizes: StateSizes) -> str:
-    from lastgood.diagnosis.sink_reading import name_batches
+    from lastgood.checkpoint.logs import name_batches
 
     if not sizes.loadable:
         return "cannot be loaded as of any batch"

@@ -39,6 +39,11 @@ def list_options_said(*but: str) -> tuple[str, ...]:
 def list_names_typed() -> tuple[str, ...]:
     """The names of the options that stand on the command line; what a variable says may be meant for another call."""
     context = click.get_current_context()
-    options = [each for each in context.command.params if isinstance(each, click.Option) and each.name is not None]
-    typed = [each for each in options if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE]
-    return tuple(max(each.opts, key=len) for each in typed)
+    names = []
+    for option in context.command.params:
+        if not isinstance(option, click.Option) or option.name is None:
+            continue
+        source = context.get_parameter_source(option.name)
+        if source is ParameterSource.COMMANDLINE:
+            names.append(max(option.opts, key=len))
+    return tuple(names)

@@ -108,10 +108,10 @@ def verify(
     which ends the job.
     """
     if not data:
-        options = [name for name in list_names_typed() if name not in ("--data", "--format")]
-        if options:
+        of_data = set(list_names_typed()) - {"--format"}
+        if of_data:
             raise UsageError(
-                f"{options[0]} goes with --data",
+                f"{min(of_data)} goes with --data",
                 next=format_command_line("verify", make_typeable(target), "--data", *list_options_said()),
             )
         return _verify_logs(target, output_format)

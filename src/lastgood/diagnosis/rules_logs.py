@@ -367,10 +367,12 @@ def _describe_cost_of_rerun(observed: Observation) -> str:
     gone = [each.title for each in unasked if each.is_lost_with_driver]
     if gone:
         return f"what {' and '.join(gone)} had brought for it is gone"
+    is_vouched_for = all(each.is_vouched_for for each in unasked)
+    is_told = bool(observed.sinks) and all(sink.known for sink in observed.sinks)
     provided = []
-    if not observed.fail_on_data_loss or not all(each.is_vouched_for for each in unasked):
+    if not (observed.fail_on_data_loss and is_vouched_for):
         provided.append("its sources still have what it reads")
-    if not observed.sinks or not all(sink.known for sink in observed.sinks):
+    if not is_told:
         provided.append("no sink has another batch of that number")
     if not provided:
         return "nothing is lost by that"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lastgood.checkpoint.logs import name_batches
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
-from lastgood.diagnosis.sink_reading import SinkReading, make_sink_readings, name_batches
+from lastgood.diagnosis.sink_reading import SinkReading, make_sink_readings
 from lastgood.query.observation import Observation, make_removal_command
 from lastgood.query.prediction.restart import Restart, StartStage
 from lastgood.query.sink_batches import Origin

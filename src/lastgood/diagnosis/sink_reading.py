@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,19 +87,3 @@ def make_sink_readings(observed: Observation, restart: Restart) -> list[SinkRead
         )
         for each in make_views(observed)
     ]
-
-
-def name_batches(ids: Iterable[int]) -> str:
-    """Batches for a sentence."""
-    if isinstance(ids, range) and ids.step == 1 and ids.stop - ids.start > 1:  # it may be as long as a mark is high
-        return f"batches {ids[0]} to {ids[-1]}"
-    found = sorted(set(ids))
-    if len(found) == 1:
-        return f"batch {found[0]}"
-    if found[-1] - found[0] + 1 == len(found):
-        return f"batches {found[0]} to {found[-1]}"
-    if len(found) > 5:
-        more = f" and {len(found) - 5} more"
-    else:
-        more = ""
-    return f"batches {', '.join(map(str, found[:5]))}{more}"

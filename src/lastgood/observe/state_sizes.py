@@ -103,6 +103,6 @@ def inspect_state(target: Target) -> StateSizes:
             )
     if state is None:
         return StateSizes(query, tuple(found))
-    # What a batch left behind is the version after its number; what is older than the plans has no batch any more.
-    loadable = tuple(range(max(run.start - 1, 0), run.stop - 1) for run in state.loadable.runs)
-    return StateSizes(query, tuple(found), tuple(filter(None, loadable)))
+    # Batch N makes version N + 1, and version 0, which needs no file, is none of those that are told to be loadable.
+    loadable = tuple(range(run.start - 1, run.stop - 1) for run in state.loadable.runs)
+    return StateSizes(query, tuple(found), loadable)

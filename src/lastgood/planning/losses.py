@@ -26,7 +26,7 @@ from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.source_replay import list_begun_by_options
 from lastgood.query.prediction.state_load import find_nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.sinks import NONE
+from lastgood.query.sinks import NONE, name_some
 from lastgood.query.spans import list_stands
 from lastgood.sinks.evidence import START_MS, DedupeKey, is_query_id
 from lastgood.sources.kafka.ranges import Ranges, unite
@@ -262,9 +262,14 @@ def list_not_marked(standing: Standing) -> Iterator[str]:
             else:
                 least = f"batch {each.shown} as its newest"
             yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
-        for name, last in each.names_behind.items():
-            since = f"since, if the query writes there as {name} (--txn-app-id): it shows batch {last} as its newest"
-            yield f"the assumption that no mark was due in {each.sink.location} {since}"
+        behind = each.names_behind
+        if behind:
+            named = f"if the query writes there as {name_some(behind)} (--txn-app-id)"
+            least = f"it shows batch {max(behind.values())} as its newest"
+            yield f"the assumption that no mark was due in {each.sink.location} since, {named}: {least}"
+        passed = each.names_passed_over
+        if passed:
+            yield f"the assumption that the query does not write into {each.sink.location} as {name_some(passed)}"
 
 
 def _list_running_what_it_has(standing: Standing) -> Iterator[str]:

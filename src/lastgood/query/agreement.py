@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lastgood.checkpoint.logs import name_batches
 from lastgood.query.sinks import Agreement, Rerun, SinkView
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.values import JsonValue, make_form
@@ -41,7 +42,7 @@ def judge_sink_standing(view: SinkView) -> SinkStanding:
     sentence = _describe_standing(view)
     if drops:
         would = "would" if evidence.skips_known else "may"
-        sentence += f"; {_name_batches(drops[0], drops[-1])} of the query {would} be dropped without a word"
+        sentence += f"; {name_batches(drops)} of the query {would} be dropped without a word"
     if evidence.presumed_app_id is not None:
         sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
     return SinkStanding(evidence, view.agreement, sentence, (drops[0], drops[-1]) if drops else None)
@@ -56,9 +57,11 @@ def _describe_standing(view: SinkView) -> str:
     if view.agreement is Agreement.NONE:
         return f"shows no batch of this query: {view.sink.because}"
     if view.agreement is Agreement.AHEAD:
-        return f"ahead: holds {_name_batches(view.planned + 1, view.shown)}, which the checkpoint does not know"
+        return (
+            f"ahead: holds {name_batches(range(view.planned + 1, view.shown + 1))}, which the checkpoint does not know"
+        )
     if view.agreement is Agreement.BEHIND:
-        return f"behind: {_name_batches(view.shown + 1, view.committed)} committed, and not in it"
+        return f"behind: {name_batches(range(view.shown + 1, view.committed + 1))} committed, and not in it"
     return _describe_agreeing(view)
 
 
@@ -75,11 +78,5 @@ def _describe_agreeing(view: SinkView) -> str:
             return sentence
         return f"{sentence}: {again}"
     if view.shown < view.committed:
-        return f"{sentence}, and {_name_batches(view.shown + 1, view.committed)} had nothing to write"
+        return f"{sentence}, and {name_batches(range(view.shown + 1, view.committed + 1))} had nothing to write"
     return sentence
-
-
-def _name_batches(first: int, last: int) -> str:
-    if first == last:
-        return f"batch {first}"
-    return f"batches {first} to {last}"

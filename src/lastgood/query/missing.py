@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from lastgood.checkpoint.logs import name_batches
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.sinks import NONE, SinkView, name_some
 from lastgood.sources.kafka.ranges import find_planned_ranges
 
 
@@ -51,10 +52,11 @@ def list_dropped(views: Iterable[SinkView], start: Mapping[str, SourceOffset] | 
 def list_taken(views: Iterable[SinkView]) -> Iterator[str]:
     """Sinks that would drop what comes, if the query writes there under a name that nobody gave; one line each."""
     for each in views:
-        for name, last in each.names_ahead.items():
-            first = each.comes_next
-            which = f"batch {first}" if first == last else f"batches {first} to {last}"
-            yield f"{each.sink.location} drops {which} if the query writes as {name}, which nobody says (--txn-app-id)"
+        names = each.names_ahead
+        if names:
+            batches = name_batches(range(each.comes_next, max(names.values()) + 1))
+            drops = f"{each.sink.location} drops {batches}"
+            yield f"{drops} if the query writes as {name_some(names)}, which nobody says (--txn-app-id)"
 
 
 def _find_taken_back_above(reading: SinkView) -> list[int]:

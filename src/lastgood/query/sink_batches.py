@@ -112,8 +112,9 @@ def list_possible_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str,
 
 def list_names_of_applications(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[str, int]:
     """Those names, be it settled or not whether the query has one of them."""
-    orphan = checkpoint.orphan
-    return {name: last for name, last in sink.others.items() if not is_query_id(name) or last == orphan}
+    queries = set(filter(is_query_id, sink.others))
+    elsewhere = {name for name in queries if sink.others[name] != checkpoint.orphan}
+    return {name: sink.others[name] for name in sink.others.keys() - elsewhere}
 
 
 def find_planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
@@ -178,15 +179,22 @@ def _judge_by_names(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Hel
     Where nothing speaks for that it is left out: that the sink has the batch itself such a mark alone does not tell.
     """
     found: dict[int, Held] = {}
+    committed = -1 if checkpoint.last_committed is None else checkpoint.last_committed
     for name, last in list_possible_names(checkpoint, sink).items():
+        if last < committed:
+            continue  # it stands where the query does not
         at_ms = sink.others_at_ms.get(name)
         as_named = replace(sink, known=True, last_batch=last, skips_up_to=last, marked_at_ms=at_ms, others={})
-        held = find_held_batches(checkpoint, as_named)
-        doubtful = {number for number, each in held.items() if each.origin.is_doubtful}
-        untold = {number for number, each in held.items() if each.origin is Origin.UNTOLD}
-        for number in doubtful & {checkpoint.last_committed} | (doubtful | untold) & {checkpoint.orphan}:
-            because = f"if the query writes there as {name} (--txn-app-id), {held[number].because}"
-            found[number] = Held(Origin.PERHAPS_OLDER, because)
+        for number, held in find_held_batches(checkpoint, as_named).items():
+            if number == checkpoint.orphan:
+                speaks = held.origin is not Origin.THIS_PLAN
+            elif number == checkpoint.last_committed:
+                speaks = held.origin.is_doubtful
+            else:
+                speaks = False
+            if speaks:
+                because = f"if the query writes there as {name} (--txn-app-id), {held.because}"
+                found[number] = Held(Origin.PERHAPS_OLDER, because)
     return found
 
 

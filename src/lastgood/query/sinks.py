@@ -153,10 +153,23 @@ class SinkView:
 
         None where one stands where the query does: that is its own.
         """
-        names, newest = self.possible_names, self._newest_plan
-        if {min(self.committed, newest), newest}.intersection(names.values()):
-            return {}
-        return {name: last for name, last in names.items() if last > newest}
+        return {} if self._has_name_of_its_own else self._names_above
+
+    @property
+    def names_passed_over(self) -> Mapping[str, int]:
+        """Such names, where one stands where the query does, and is taken for its own."""
+        return self._names_above if self._has_name_of_its_own else {}
+
+    @property
+    def _names_above(self) -> Mapping[str, int]:
+        newest = self._newest_plan
+        return {name: last for name, last in self.possible_names.items() if last > newest}
+
+    @property
+    def _has_name_of_its_own(self) -> bool:
+        newest = self._newest_plan
+        stands = {min(self.committed, newest), newest}
+        return not stands.isdisjoint(self.possible_names.values())
 
     @property
     def names_behind(self) -> Mapping[str, int]:
@@ -167,7 +180,10 @@ class SinkView:
         names = self.possible_names
         if any(last >= self.done for last in names.values()):
             return {}
-        return {name: last for name, last in names.items() if self.may_any_have_rows(range(last + 1, self.done + 1))}
+        nearest = max(names.values(), default=self.done)
+        if not self.may_any_have_rows(range(nearest + 1, self.done + 1)):
+            return {}
+        return names
 
     @property
     def _newest_plan(self) -> int:
@@ -175,7 +191,7 @@ class SinkView:
 
     @property
     def comes_next(self) -> int:
-        """The number that Spark gives to what it plans next."""
+        """The number that Spark gives to what it plans next: it goes by the plans, also where commits are ahead."""
         return self._newest_plan + 1
 
     @property
@@ -483,9 +499,13 @@ def judge_name(checkpoint: Checkpoint, sink: SinkEvidence) -> SinkEvidence:
     return _make_name_unknown(sink, names)
 
 
+def name_some(names: Iterable[str]) -> str:
+    """Names for a sentence: whoever writes to a table may have left any number of them in it."""
+    return ", ".join(sorted(names)[:_NAMED_MAX])
+
+
 def _make_name_unknown(sink: SinkEvidence, names: Iterable[str]) -> SinkEvidence:
-    listed = ", ".join(sorted(names)[:_NAMED_MAX])
-    because = f"{sink.because}; whether the query writes there as {listed} nobody says (--txn-app-id)"
+    because = f"{sink.because}; whether the query writes there as {name_some(names)} nobody says (--txn-app-id)"
     return replace(sink, known=False, skips_known=False, because=because, complete_from=None)
 
 

@@ -37,8 +37,9 @@ class Outage:
             done = "they leave it to a person"
         else:
             done = f"they begin as outage_start says ({self.policy.outage_start})"
-        seconds, bound = map(format_duration, (self.seconds, self.policy.after_outage_seconds or 0))
-        return f"no batch for {seconds}, and after_outage is {bound}: if recover or run find it down, {done}"
+        bound = format_duration(self.policy.after_outage_seconds or 0)
+        outage = f"no batch for {format_duration(self.seconds)}, and after_outage is {bound}"
+        return f"{outage}: if recover or run find it down, {done}"
 
     @property
     def way(self) -> tuple[str, StartChoice] | None:

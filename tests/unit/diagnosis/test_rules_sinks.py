@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lastgood.asked import Asked
+from lastgood.checkpoint.logs import name_batches
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_sinks import CONDITIONS, find_sinks
-from lastgood.diagnosis.sink_reading import name_batches
 from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict

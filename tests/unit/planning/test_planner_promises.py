@@ -658,7 +658,12 @@ def test_numbers_that_a_table_has_under_a_name_that_nobody_gave_are_lossy(tmp_pa
     assert found.guarantee is LOSSY
     assert f"batches {4 if orphan else 3} to 9 if the query writes as their-app" in lines(found)
     own = replace(other, others={"my-app": 2, "their-app": 9})
-    assert drafted(known(tmp_path, own, kafka=KEPT), ResumeGoal()).guarantee is TWICE
+    passed_over = drafted(known(tmp_path, own, kafka=KEPT), ResumeGoal())
+    assert passed_over.guarantee is TWICE
+    assert "the assumption that the query does not write into /lake/out as their-app" in passed_over.rests_on
+    many = replace(other, others={f"name{number}": 9 for number in range(1000)})
+    told = lines(drafted(known(tmp_path, many, kafka=KEPT), ResumeGoal()))
+    assert told.count("name") == 5, "whoever writes to a table may leave any number of names in it"
 
 
 def test_batch_that_a_table_had_before_under_a_presumed_name_may_be_missing(tmp_path: Path) -> None:

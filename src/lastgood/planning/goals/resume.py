@@ -146,8 +146,8 @@ def foresee_start(work: Work) -> Outlook:
         RepairRefusedError: it fails, or would make a sink lose or repeat something.
     """
     standing, found = work.standing, predict_outlook(work.standing)
-    not_marked = tuple(line for line in list_not_marked(work.began) if line not in found.rests_on)
-    found = replace(found, rests_on=(*found.rests_on, *not_marked))
+    rests_on = dict.fromkeys((*found.rests_on, *list_not_marked(work.began)))
+    found = replace(found, rests_on=tuple(rests_on))
     dropped = list_dropped(work.began.sinks, find_ends(standing.checkpoint.newest_offsets))
     untold = tuple(line for line in dropped if line not in found.rests_on)
     if untold:
