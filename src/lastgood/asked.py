@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from lastgood.errors import format_command_line
 
-LOOKING = frozenset(("status", "diagnose", "inspect", "offsets", "plan", "recover", "report"))
+LOOKING = frozenset(("status", "diagnose", "inspect", "offsets", "plan", "rebuild", "recover", "report"))
 """Verbs that take all options of the evidence."""
-PREDICTING = frozenset(("diagnose", "plan", "recover"))
+PREDICTING = frozenset(("diagnose", "plan", "rebuild", "recover"))
 """Verbs that are told which Spark will start, and how its Kafka source is set."""
-PAYING = frozenset(("plan", "recover"))
+PAYING = frozenset(("plan", "rebuild", "recover"))
 """Verbs that are told what it may cost."""
 FORESEEING = frozenset(("status", "diagnose"))
 """Verbs that are told how long the query may be down."""
-ALLOWED = frozenset(("recover",))
+ALLOWED = frozenset(("rebuild", "recover"))
 """Verbs that take another configuration than `lastgood.toml` here."""
 BY_ID = frozenset(("report", "undo"))
 """Verbs of a recovery or an incident; the query is their `--checkpoint`."""
@@ -138,6 +138,21 @@ class Asked:
             if option[0] in SUPERVISED:
                 words += option
         return format_command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
+
+    def make_rebuild_command(self, *options: object) -> str:
+        """The command that makes the state of this query anew by its own batches.
+
+        Args:
+            options: Further words.
+
+        Example:
+            >>> Asked("/lake/chk", ("--sink", "t")).make_rebuild_command()
+            'lastgood rebuild /lake/chk --sink t -- COMMAND'
+            >>> Asked("orders").make_rebuild_command()
+            'lastgood rebuild orders'
+        """
+        command = self.command("rebuild", *options)
+        return f"{command} -- COMMAND" if "/" in self.target else command
 
     def make_plan_command(self, *options: object) -> str:
         """The command that plans the same, with more said."""

@@ -12,7 +12,7 @@ Import them from `lastgood` itself:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeAlias, TypedDict, Unpack
@@ -24,6 +24,7 @@ from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
 from lastgood.observe.rereading import WindowChoice
 from lastgood.operations import diagnose as _diagnose
+from lastgood.operations import rebuild as _rebuild
 from lastgood.operations import recover as _recover
 from lastgood.planning.goals.values import FreshGoal, RecomputeGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.pinned_confs import make_conf
@@ -52,6 +53,7 @@ __all__ = [
     "apply",
     "diagnose",
     "plan",
+    "rebuild",
     "recover",
     "undo",
 ]
@@ -203,6 +205,43 @@ def plan(
         conf=_make_conf(goal),
     )
     return _plan.make_plan(resolve_target(target, Config(config)), wanted)
+
+
+def rebuild(
+    target: str,
+    command: Sequence[str] = (),
+    *,
+    accept: Iterable[str] = (),
+    spark: str | None = None,
+    fail_on_data_loss: bool = True,
+    config: Path | None = None,
+    tell: Tell = lambda _: None,
+    **evidence: Unpack[Evidence],
+) -> Plan:
+    """Make state that cannot be loaded anew, by the query's own batches and without its sink; plan how it is brought.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        command: That starts the application; empty: that of its pipeline in `lastgood.toml`.
+        accept: Of `duplicates` and `loss`: what the plan may cost.
+        spark: The version that will start; None: the newest that can read the logs.
+        fail_on_data_loss: As the query's Kafka source has it.
+        config: Another configuration than `lastgood.toml` here.
+        tell: Is told, in a few words, what takes time.
+        **evidence: Where else to look than into the checkpoint; see `Evidence`.
+
+    Raises:
+        RepairRefusedError: the state can be loaded, or cannot be made anew in a way of which anything can be promised.
+        RebuildFailedError, RebuildDivergedError: a batch did not run again, or came to something else.
+        LastgoodError: as `diagnose`.
+    """
+    wanted = _plan.PlanOptions(
+        evidence=_make_evidence_options(evidence),
+        accept=tuple(map(Waiver, accept)),
+        spark=spark,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    return _rebuild.rebuild(resolve_target(target, Config(config)), command, wanted, tell=tell)
 
 
 def apply(

@@ -15,15 +15,29 @@ from lastgood.journal.room import Room
 from lastgood.journal.seal import list_seal_files
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.steps import FileStep, MoveStep, StateStep, compute_digest, list_files_after, sort_steps
+from lastgood.planning.steps import (
+    REBUILT,
+    REBUILT_CHECKPOINT,
+    BringStep,
+    FileStep,
+    MoveStep,
+    StateStep,
+    compute_digest,
+    list_files_after,
+    list_files_brought,
+    sort_steps,
+)
 from lastgood.recovery.engine import Engine, Surveyor, compute_listing_digest, list_log_folders
 from lastgood.steps.step import Step
 from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
 
-KINDS = ("drop", "lift", "complete", "cut", "edit", "renew")
+KINDS = ("drop", "lift", "complete", "cut", "edit", "renew", "bring")
+BROUGHT = b"the state made anew"
+"""As long as the one of before."""
 
 
 STATE = "state/0/0/9.delta"
@@ -84,7 +98,7 @@ class Case:
         self.before = self.files()
         steps = sort_steps(list(self.steps(kind)))
         folders = list_log_folders(self.storage, self.location)
-        newest = {"drop": 7, "lift": 11, "complete": 8, "cut": 5, "edit": 8, "renew": 8}[kind]
+        newest = {"drop": 7, "lift": 11, "complete": 8, "cut": 5, "edit": 8, "renew": 8, "bring": 8}[kind]
         self.plan = Plan(
             recovery="20261121-160058-7f3a",
             goal="resume",
@@ -120,20 +134,36 @@ class Case:
         if kind == "complete":
             yield self.step("commits/8", b"commit 8")
         if kind == "cut":
-            for batch in (6, 7, 8):
-                yield self.step(f"offsets/{batch}", None)
-                if batch < 8:
-                    yield self.step(f"commits/{batch}", None)
+            yield from self.cut()
         if kind == "edit":
             yield self.step("offsets/7", b"other offsets")
             yield self.step("offsets/8", b"")
         if kind == "renew":
-            yield self.step("offsets/7", b"the beginning")
-            yield self.step("offsets/8", b"the end")
-            yield self.step("commits/7", b"the watermark")
-            yield MoveStep(STATE, 5, "the state is made anew")
-            yield StateStep(SNAPSHOT, 19, b"nothing", "the state is made anew", ("9.delta",))
-            yield StateStep("state/0/1/8.snapshot", None, b"nothing", "the state is made anew")
+            yield from self.renew()
+        if kind == "bring":
+            yield from self.bring()
+
+    def cut(self) -> Iterator[Step]:
+        for batch in (6, 7, 8):
+            yield self.step(f"offsets/{batch}", None)
+            if batch < 8:
+                yield self.step(f"commits/{batch}", None)
+
+    def renew(self) -> Iterator[Step]:
+        yield self.step("offsets/7", b"the beginning")
+        yield self.step("offsets/8", b"the end")
+        yield self.step("commits/7", b"the watermark")
+        yield MoveStep(STATE, 5, "the state is made anew")
+        yield StateStep(SNAPSHOT, 19, b"nothing", "the state is made anew", ("9.delta",))
+        yield StateStep("state/0/1/8.snapshot", None, b"nothing", "the state is made anew")
+
+    def bring(self) -> Iterator[Step]:
+        yield self.step("commits/7", b"the versions")
+        yield MoveStep(STATE, 5, "the state was made anew")
+        for path, size in ((SNAPSHOT, 19), ("state/0/1/8.snapshot", None)):
+            source = f"{REBUILT}/20261121-160058-7f39/{REBUILT_CHECKPOINT}/{path}"
+            self.storage.write(self.location.sibling(WORK_SUFFIX) / source, BROUGHT)
+            yield BringStep(path, size, source, len(BROUGHT), "made anew", ("9.delta", "8.snapshot"))
 
     def step(self, path: str, after: bytes | None) -> FileStep:
         return FileStep(path, compute_digest(self.read(path)), after, "test")
@@ -149,7 +179,8 @@ class Case:
 
     @property
     def wanted(self) -> dict[str, bytes | None]:
-        then = {**self.before, **list_files_after(self.plan.steps)}
+        brought = dict.fromkeys(list_files_brought(self.plan.steps), BROUGHT)
+        then = {**self.before, **list_files_after(self.plan.steps), **brought}
         return {path: content for path, content in then.items() if content is not None}
 
     def engine(

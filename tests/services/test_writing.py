@@ -135,6 +135,16 @@ def test_a_file_moves_with_its_content_and_leaves_nothing(place: Place) -> None:
     assert place.storage.read(place.root / "aside/deep/1.delta", limit=10**6) == content
 
 
+def test_a_file_is_copied_overwrites_nothing_and_stays(place: Place) -> None:
+    place.storage.write(place.root / "state/0/1.delta", b"content" * 1000)
+    place.storage.copy(place.root / "state/0/1.delta", place.root / "rebuilt/deep/1.delta")
+    for path in ("state/0/1.delta", "rebuilt/deep/1.delta"):
+        assert place.storage.read(place.root / path, limit=10_000) == b"content" * 1000
+    for source, target in (("state/0/1.delta", "rebuilt/deep/1.delta"), ("gone", "other")):
+        with pytest.raises(MoveRefusedError):
+            place.storage.copy(place.root / source, place.root / target)
+
+
 def test_an_empty_file_moves(place: Place) -> None:
     place.storage.write(place.root / "a", b"")
     place.storage.move(place.root / "a", place.root / "b")

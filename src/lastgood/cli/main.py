@@ -30,6 +30,7 @@ VERBS = {
     "inspect": "Every batch; one in full; its state; which batch holds an offset, a file, a time.",
     "offsets": "Where a query stood after a batch, as startingOffsets for Spark.",
     "plan": "How a query is to run again, and what that costs; saved, nothing changed.",
+    "rebuild": "Make state that cannot be loaded anew, by the query's own batches, without its sink.",
     "apply": "Carry out a saved plan: exactly that, or refuse.",
     "undo": "The bytes as they were before a recovery, while nothing has moved since.",
     "report": "An incident as Markdown: what happened, what was done, what it cost, how to take it back.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+_COMMAND = "lastgood.command"
 _LAST_COUNTS = frozenset({"output_format"})
 """How an answer looks: whoever says it again wants it otherwise."""
 
@@ -30,6 +31,23 @@ class OnceCommand(click.Command):
                 raise click.BadParameter(f"it is given more than once, and says one thing{more}", ctx, each)
             seen.add(each.name)
         return super().parse_args(ctx, args)
+
+
+class CommandTaking(OnceCommand):
+    """Takes what follows `--` as the command of an application, whatever its own options look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`."""
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+def take_command(ctx: click.Context) -> tuple[str, ...] | None:
+    """The command that followed `--`; None if there was none."""
+    return ctx.meta.get(_COMMAND)
 
 
 class OnceGroup(click.Group):

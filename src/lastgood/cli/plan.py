@@ -13,8 +13,8 @@ from lastgood.cli.goals import add_goal_options
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
 from lastgood.cli.progress import show_stages
-from lastgood.cli.repair import carry_out, print_plan
-from lastgood.errors import UsageError, format_command_line
+from lastgood.cli.repair import carry_out, print_plan, save_plan
+from lastgood.errors import format_command_line
 
 if TYPE_CHECKING:
     from lastgood.planning.plan import Plan
@@ -105,19 +105,11 @@ def plan(
     10-13 storage; 130 Ctrl-C.
     """
     from lastgood.recovery.plans import make_plan
-    from lastgood.recovery.whereabouts import note_made
-    from lastgood.storage.rights import open_privately
 
     wanted = replace(wanted, prove=prove)
     with show_stages() as tell:
         made = make_plan(target, wanted, tell=tell)
-    file = output or Path(f"plan-{made.recovery}.json")
-    try:
-        with open(file, "wb", opener=open_privately) as stream:
-            stream.write(made.to_bytes(target.keys()))
-    except OSError as error:
-        raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
-    note_made(made)
+    file = save_plan(made, target, output)
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})
         return _choose_exit_code(made)

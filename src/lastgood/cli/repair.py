@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lastgood.cli.output import make_styled
-from lastgood.errors import format_command_line
+from lastgood.errors import UsageError, format_command_line
 from lastgood.visible import WHOLE, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lastgood.planning.proof import Proof
     from lastgood.recovery.applying import Recovery
     from lastgood.settings.config import Config
+    from lastgood.settings.target import Target
     from lastgood.steps.step import Step
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
@@ -130,6 +132,30 @@ def _print_proof(proof: Proof, out: Console) -> None:
     out.print(make_styled(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
     for line in take_first_lines(f"not proven: {each}" for each in proof.leaves_open):
         out.print(make_styled(f"          {line}", style="dim"))
+
+
+def save_plan(plan: Plan, target: Target, output: Path | None) -> Path:
+    """Save a plan, and remember that it was made here; gives its file.
+
+    Args:
+        plan: What was planned.
+        target: Of which query.
+        output: Where it was said to be saved; None: here, under its own name.
+
+    Raises:
+        UsageError: it cannot be saved there.
+    """
+    from lastgood.recovery.whereabouts import note_made
+    from lastgood.storage.rights import open_privately
+
+    file = output or Path(f"plan-{plan.recovery}.json")
+    try:
+        with open(file, "wb", opener=open_privately) as stream:
+            stream.write(plan.to_bytes(target.keys()))
+    except OSError as error:
+        raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
+    note_made(plan)
+    return file
 
 
 def carry_out(plan: Plan, file: object, config: Config) -> str:

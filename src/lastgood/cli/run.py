@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.cli.evidence import tell_passwords
-from lastgood.cli.once import OnceCommand
+from lastgood.cli.once import CommandTaking, take_command
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.said import list_options_said
 from lastgood.errors import UsageError, format_command_line
@@ -22,21 +22,8 @@ if TYPE_CHECKING:
     from lastgood.settings.config import Pipeline
     from lastgood.supervise.prepared import Prepared
 
-_COMMAND = "lastgood.command"
 
-
-class _WithCommand(OnceCommand):
-    """Takes what follows `--` as the command to supervise, whatever its own options look like."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            cut = args.index("--")
-            ctx.meta[_COMMAND] = tuple(args[cut + 1 :])
-            args = args[:cut]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
+@click.command(cls=CommandTaking, options_metavar="[OPTIONS]")
 @click.argument("names", nargs=-1, metavar="[NAME | -- COMMAND...]")
 @click.option(
     "--config", type=click.Path(path_type=Path), default=Path("lastgood.toml"), show_default=True, help="The pipelines."
@@ -137,7 +124,7 @@ def run(
     """
     from lastgood.operations.run import prepare, supervise
 
-    pipeline = _choose_pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
+    pipeline = _choose_pipeline(names, take_command(ctx), config, _Told(checkpoints, sink, kafka, source_replays))
     tell_passwords(() if sink is None else (sink,))
     if show_data:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))

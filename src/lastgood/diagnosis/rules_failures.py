@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.rules_state import make_recompute_command
+from lastgood.diagnosis.rules_state import make_recompute_command, make_way_back
 from lastgood.errors import format_command_line
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
@@ -142,9 +142,12 @@ def _choose_command(failure: Failure, observed: Observation) -> str:
     is_orphan = orphan is not None and failure.batch_id in (None, orphan)
     if failure.cls is FailureClass.RESOURCES and is_orphan:
         return observed.command("plan", "--goal", "replan")
-    recompute = make_recompute_command(observed)
-    if recompute is not None and (failure.rule == STATE_SCHEMA or failure.cls is FailureClass.STATE_DAMAGED):
-        return recompute
+    if failure.cls is FailureClass.STATE_DAMAGED:
+        command = make_way_back(observed)
+    else:
+        command = make_recompute_command(observed) if failure.rule == STATE_SCHEMA else None
+    if command is not None:
+        return command
     return format_command_line("explain", _BY_CLASS[failure.cls].name)
 
 

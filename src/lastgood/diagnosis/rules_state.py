@@ -22,6 +22,7 @@ from lastgood.query.prediction.state_load import (
 )
 from lastgood.query.prediction.state_partitions import find_repinned, find_uncounted
 from lastgood.query.prediction.unsound import Unsound
+from lastgood.query.replays import can_rebuild
 from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.query.windows import can_make_anew
 
@@ -38,7 +39,9 @@ each version after that. One of these files is not there.
 The batch is planned before its tasks find that out, so each failed start leaves an orphan behind. Spark 4.1 and later
 can go past a broken snapshot to an older one, if all changes since are still there.
 
-State lives nowhere else. It comes back from a copy of the checkpoint, or it has to be rebuilt from the source.""",
+State lives nowhere else. It comes back from a copy of the checkpoint, or it is made anew: `lastgood plan --goal
+recompute` from the sources, where the query is one aggregation; for any other query `lastgood rebuild`, which lets its
+own batches run again without its sink.""",
 )
 STATE_PARTITION_MISSING = Condition(
     "STATE_PARTITION_MISSING",
@@ -224,6 +227,14 @@ def make_recompute_command(observed: Observation) -> str | None:
     return None
 
 
+def make_way_back(observed: Observation) -> str | None:
+    """The command that makes lost state anew: from the sources alone, else by the batches of the application."""
+    command = make_recompute_command(observed)
+    if command is None and can_rebuild(observed):
+        command = observed.asked.about(observed.location).make_rebuild_command()
+    return command
+
+
 def _check_doubt(observed: Observation) -> Iterator[Finding]:
     because = observed.state_in_doubt
     if because is not None:
@@ -293,7 +304,7 @@ def _check_obstacles(observed: Observation, state: State, batch: int, restart: R
         "Every failed start leaves its plan behind."
     )
     lost = _find_lost_partitions(state, obstacles)
-    command = make_recompute_command(observed) or observed.command("inspect", "--state")
+    command = make_way_back(observed) or observed.command("inspect", "--state")
     for folder in lost:
         yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
     rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]

@@ -31,7 +31,7 @@ from lastgood.planning.plan import PlannedSink, Promise
 from lastgood.planning.planner import count_batches_wanted
 from lastgood.planning.price import Waiver
 from lastgood.planning.standing import take_back_evidence
-from lastgood.query.observation import Observation, RepairFacts
+from lastgood.query.observation import Observation, RebuiltState, RepairFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import parse_spark_version
@@ -79,13 +79,16 @@ def add_wanted(query: OpenQuery, words: tuple[str, ...], accept: Iterable[Waiver
     return replace(query, seen=replace(query.seen, asked=asked))
 
 
-def add_repair_facts(query: OpenQuery, *, reads_all_again: bool = False) -> OpenQuery:
+def add_repair_facts(
+    query: OpenQuery, *, reads_all_again: bool = False, rebuilt: RebuiltState | None = None
+) -> OpenQuery:
     """The same, knowing as well what only a planner goes by.
 
     Args:
         query: As it was looked at.
         reads_all_again: Whether every file that its sources have read is looked up, and not only the newest, and these
             only where state is lost.
+        rebuilt: State that was made anew beside the checkpoint.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
@@ -101,6 +104,7 @@ def add_repair_facts(query: OpenQuery, *, reads_all_again: bool = False) -> Open
         state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
         checksums=frozenset(_list_checksums(query.storage, query.location)),
         files_read=_find_files_read(query, reads_all_again=reads_all_again),
+        rebuilt=rebuilt,
     )
     return replace(query, seen=replace(query.seen, repair=facts))
 

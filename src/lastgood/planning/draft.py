@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.steps import MoveStep, StateStep
+from lastgood.planning.steps import BringStep, MoveStep, StateStep
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.steps.step import SinkEdit
@@ -55,8 +55,8 @@ class Draft:
     rests_on: tuple[str, ...]
     """One line each."""
     moves: tuple[MoveStep, ...] = ()
-    renewed: tuple[StateStep, ...] = ()
-    """Versions of the state that are made anew."""
+    renewed: tuple[StateStep | BringStep, ...] = ()
+    """Files of the state that are made anew."""
     sinks: tuple[SinkEdit, ...] = ()
     start: StartEdit | None = None
     """None: the checkpoint says where it starts."""

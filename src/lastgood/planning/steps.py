@@ -7,6 +7,7 @@ tell how far a plan has come, a step that is done twice changes nothing, and who
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -33,6 +34,11 @@ from lastgood.values import make_form
 PATH_MAX = 1024
 _BEFORE_PLANS = 1
 """Among what is written."""
+REBUILT = "rebuilt"
+"""The folder beside a checkpoint in which states are made anew, each in a folder that bears the id of its rebuild."""
+REBUILT_CHECKPOINT = "checkpoint"
+"""In that folder, what the silent query takes for its checkpoint."""
+_REBUILT = re.compile(rf"{REBUILT}/[A-Za-z0-9-]{{1,64}}")
 _STATE_FILES = (StateStoreFile, StateSchemaFile, OperatorMetadataFile, ImmutableFile)
 
 
@@ -169,6 +175,56 @@ class StateStep(Step):
         return {self.path: self.after}
 
 
+@dataclass(frozen=True, slots=True)
+class BringStep(Step):
+    """A file of the state that was made anew elsewhere beside the checkpoint takes its place.
+
+    What is there of it is set aside as it is.
+    """
+
+    json = make_form(
+        "do undo kind path size source brought_size found_beside why",
+        strict=True,
+        check=lambda step: _require_brought(step.path, step.source),
+    )
+    kind: ClassVar = "bring"
+
+    path: str
+    """Below the checkpoint."""
+    size: int | None
+    """Bytes of the file that was there when the plan was made; None if there was none."""
+    source: str
+    """Where the new one lies, below what lies beside the checkpoint."""
+    brought_size: int
+    """Its bytes."""
+    why: str
+    """One line for a person."""
+    found_beside: tuple[str, ...] = ()
+    """As in `StateStep`."""
+
+    @property
+    def do(self) -> str:
+        """What it does; one line for a person."""
+        return f"bring {self.path}: {self.why}"
+
+    @property
+    def undo(self) -> str:
+        """What takes it back; one line for a person."""
+        if self.size is None:
+            return f"move {self.path} back"
+        return f"put {self.path} back as it was"
+
+    @property
+    def rank(self) -> Rank:
+        """As of a `StateStep`."""
+        return Turn.WRITTEN, _BEFORE_PLANS, 0, self.path
+
+    @property
+    def brought(self) -> Mapping[str, tuple[str, int]]:
+        """Where it lies until then, and its bytes."""
+        return {self.path: (self.source, self.brought_size)}
+
+
 def compute_digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
     if content is None:
@@ -211,6 +267,14 @@ def _require_version(path: str) -> None:
     require_own(path)
 
 
+def _require_brought(path: str, source: str) -> None:
+    """See that a file of the state comes from where a rebuild has made it, and from nowhere else."""
+    _require_state(path)
+    folder, _, made = source.partition(f"/{REBUILT_CHECKPOINT}/")
+    if made != path or not _REBUILT.fullmatch(folder):
+        raise ValueError(f"{source} is no place where {path} was made anew")
+
+
 def _is_in_a_log(path: str) -> bool:
     match path.split("/"):
         case ["offsets" | "commits", _] | ["sources", _, _]:
@@ -226,6 +290,11 @@ def _is_state(path: str) -> bool:
 def list_files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:
     """The files of the checkpoint that steps touch, as they leave them."""
     return {path: content for step in steps for path, content in step.left.items()}
+
+
+def list_files_brought(steps: Iterable[Step]) -> dict[str, tuple[str, int]]:
+    """The files of the checkpoint that come from what lies beside it: from where, and their bytes."""
+    return {path: told for step in steps for path, told in step.brought.items()}
 
 
 def list_files_before(steps: Iterable[Step]) -> dict[str, str | None]:

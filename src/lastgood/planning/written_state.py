@@ -13,7 +13,8 @@ from lastgood.planning.goals.values import RecomputeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
-from lastgood.query.windows import Told, find_output_mode, is_aggregation, is_windowed
+from lastgood.query.replays import can_rebuild
+from lastgood.query.windows import Told, find_output_mode, is_aggregation, is_state_lost, is_windowed
 from lastgood.sinks.evidence import APPEND, UPDATE
 
 _ORDER = "the assumption that no aggregate goes by the order of rows, as first, last and collect_list do"
@@ -109,5 +110,13 @@ def _refuse(standing: Standing, found: str, expected: str) -> RepairRefusedError
         found=found,
         expected=expected,
         effect="rows would be written twice, or not at all",
-        next=standing.observed.command("diagnose"),
+        next=_find_other_way(standing),
     )
+
+
+def _find_other_way(standing: Standing) -> str:
+    """What to type where the state is not that of one aggregation."""
+    observed = standing.observed
+    if is_state_lost(observed.checkpoint) and can_rebuild(observed):
+        return observed.asked.about(observed.location).make_rebuild_command()
+    return observed.command("diagnose")

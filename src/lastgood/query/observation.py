@@ -10,6 +10,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.state import State
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound
@@ -110,6 +111,24 @@ class CommittedElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuiltState:
+    """State that was made anew beside the checkpoint, or would be."""
+
+    state: State
+    """As the checkpoint has it then."""
+    folder: str = ""
+    """Where it lies, below what lies beside the checkpoint."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """Path below the checkpoint, and size, of every file that is to be brought."""
+    gone: frozenset[str] = frozenset()
+    """Files of the state that would be in its way."""
+    commits: Mapping[str, bytes] = field(default_factory=dict)
+    """Commits that name its versions, by their path; empty where commits name none."""
+    rests_on: tuple[str, ...] = ()
+    """One line each."""
+
+
+@dataclass(frozen=True, slots=True)
 class RepairFacts:
     """What only a repair has to know of the files of a query."""
 
@@ -124,6 +143,8 @@ class RepairFacts:
     files_read: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)
     """Per file source: what has become of the files that it has read, where its state is to be made anew; of many the
     newest."""
+    rebuilt: RebuiltState | None = None
+    """State that takes the place of what is there; None: it stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from lastgood.observe.survey import (
 )
 from lastgood.planning.goals.kinds import is_begun_anew
 from lastgood.planning.plan import Plan, PlannedSink
-from lastgood.planning.steps import list_files_after, sum_sink_edits
+from lastgood.planning.steps import sum_sink_edits
 from lastgood.recovery.driver_death import (
     DriverNotProvenDeadError,
     explain_driver_shut_out,
@@ -60,7 +60,7 @@ from lastgood.recovery.whereabouts import note_begun, recall_whereabouts
 from lastgood.settings.config import Config
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
-from lastgood.storage.overlay import OverlayStorage
+from lastgood.steps.shown import show_after
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -470,13 +470,9 @@ def _take_lease(storage: WritableStorage, work: Location, recovery: str) -> Leas
 def _require_same(plan: Plan, found: OpenQuery, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
     require_answers(plan.sinks, describe_sinks(found))
-    files = list_files_after(plan.steps)
-    if room is not None and room.stage() is RecoveryStage.BEGUN:
-        files = {**dict.fromkeys(plan.seal), **files}
-    then, after = (
-        OverlayStorage(found.storage, found.location, files),
-        take_sinks_back(found, sum_sink_edits(plan.steps)),
-    )
+    is_begun = room is not None and room.stage() is RecoveryStage.BEGUN
+    then = show_after(found.storage, found.location, plan.steps, plan.seal if is_begun else ())
+    after = take_sinks_back(found, sum_sink_edits(plan.steps))
     promise = make_promise(after, then)
     if not promise.agrees(plan.promise) or describe_sinks(found) != plan.sinks:
         raise PlanStaleError(

@@ -33,6 +33,7 @@ class HoldReason(enum.Enum):
     RUN = "run"
     APPLY = "apply"
     """A plan is carried out, by whichever verb."""
+    REBUILD = "rebuild"
     UNDO = "undo"
 
 
@@ -40,6 +41,7 @@ _WORDS = {
     HoldReason.RUN: "another lastgood run supervises this checkpoint",
     HoldReason.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
     HoldReason.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    HoldReason.REBUILD: "state of this checkpoint is being made anew, by lastgood rebuild",
     None: "another process of lastgood holds this checkpoint",
 }
 

@@ -40,8 +40,8 @@ from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import draft, list_alternatives, rank_alternatives
 from lastgood.planning.price import Guarantee, Waiver, list_waivers_needed
 from lastgood.planning.standing import see_as
-from lastgood.planning.steps import FileStep, MoveStep, StateStep, compute_digest, list_files_after, sort_steps
-from lastgood.query.observation import LeftBehind, Observation, make_views
+from lastgood.planning.steps import BringStep, FileStep, MoveStep, StateStep, compute_digest, sort_steps
+from lastgood.query.observation import LeftBehind, Observation, RebuiltState, make_views
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_rate, list_taken_for_tables
@@ -55,14 +55,14 @@ from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.sources.kafka.starting_offsets import offsets_to_json
+from lastgood.steps.shown import show_after
 from lastgood.steps.step import Step
 from lastgood.steps.written_file import LOG_BYTES_MAX
-from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
-StepT = TypeVar("StepT", MoveStep, StateStep)
+StepT = TypeVar("StepT", MoveStep, StateStep | BringStep)
 
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
 
@@ -118,6 +118,7 @@ def make_plan(
     target: Target,
     options: PlanOptions | None = None,
     *,
+    rebuilt: RebuiltState | None = None,
     tell: Tell = lambda _: None,
 ) -> Plan:
     """Plan how a query is to run again; nothing is changed.
@@ -125,6 +126,7 @@ def make_plan(
     Args:
         target: Which query.
         options: What is wanted.
+        rebuilt: State that was made anew beside the checkpoint, and takes the place of what is there.
         tell: Is told, in a few words, what takes time.
 
     Raises:
@@ -149,7 +151,7 @@ def make_plan(
     require_no_open(found.storage, found.location, found.seen.asked, target.config)
     found = _add_start_file(found, options.via or options.named or target.policy.via)
     is_emptied = GOAL_KINDS[options.goal].begins is Begins.WITHOUT_STATE
-    found = add_repair_facts(found, reads_all_again=is_emptied)
+    found = add_repair_facts(found, reads_all_again=is_emptied, rebuilt=rebuilt)
     goal = _choose_goal(options, found)
     drafted = _add_seeds(draft(found.seen, goal, found.spark), goal, found)
     plan = _complete_plan(found, goal, drafted, options)
@@ -229,7 +231,7 @@ def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOp
             *([] if drafted.start is None else make_start_steps(drafted.start, location)),
         ]
     )
-    then = OverlayStorage(storage, location, list_files_after(steps))
+    then = show_after(storage, location, steps)
     promise = make_promise(take_sinks_back(found, drafted.sinks), then)
     _require_run(found, promise, replace(observe_through(found, then), sinks=_predict_sinks(found, drafted)))
     if not steps:
@@ -252,7 +254,7 @@ def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOp
         query_id=found.query_id,
         guarantee=drafted.guarantee,
         rests_on=(*drafted.rests_on, *_list_taken_for_granted(found), *_list_still_to_come(found)),
-        needs=_list_needs(drafted, options),
+        needs=list_needs(drafted, options.accept),
         accepted=options.accept,
         position=position.to_json(),
         promise=promise,
@@ -332,10 +334,10 @@ def _describe_left_behind(found: OpenQuery, drafted: Draft) -> dict[str, Any]:
     }
 
 
-def _list_needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
+def list_needs(drafted: Draft, accepted: tuple[Waiver, ...]) -> tuple[Waiver, ...]:
     """What a person still has to accept; not that Spark's own restart may write a batch twice, as it always may."""
     duplicates = any(source.writes_twice for source in drafted.sources)
-    wanted = list_waivers_needed(drafted.guarantee, options.accept, duplicates=duplicates)
+    wanted = list_waivers_needed(drafted.guarantee, accepted, duplicates=duplicates)
     return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 
 

@@ -39,15 +39,14 @@ from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.plan import Plan
 from lastgood.planning.proof import Proof
 from lastgood.planning.proving import Expected, expect_first_batch, find_contradiction, make_disproved_error
-from lastgood.planning.steps import list_files_after
 from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java, find_java
 from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import ChainedException
 from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, make_stubs
 from lastgood.redaction import redact_told
+from lastgood.steps.shown import show_after
 from lastgood.steps.written_file import LOG_BYTES_MAX
-from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Storage
 
@@ -94,8 +93,7 @@ class Prover:
             JarsUnavailableError: the JVM parts for Kafka or Delta cannot be had.
             StorageError: the checkpoint cannot be read (subclasses).
         """
-        changed = list_files_after(plan.steps)
-        then = OverlayStorage(found.storage, found.location, changed)
+        then = show_after(found.storage, found.location, plan.steps)
         checkpoint = read_checkpoint(then, found.location, batches=BATCHES)
         try:
             sources = make_stubs(checkpoint, found, fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, MoveStep, StateStep
+from lastgood.planning.steps import BringStep, FileStep, MoveStep, StateStep
 from lastgood.sinks.changing import list_changes
+from lastgood.steps.brought_state import BroughtState
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.moved_file import MovedFile
 from lastgood.steps.renewed_state import RenewedState
@@ -36,6 +37,7 @@ _OF_NO_SINK: Final = (
     StepKind(FileStep, WrittenFile.of_checkpoint),
     StepKind(MoveStep, _carry_state_file),
     StepKind(StateStep, RenewedState),
+    StepKind(BringStep, BroughtState),
     StepKind(StartFileStep, WrittenFile.outside),
 )
 

@@ -56,7 +56,7 @@ class MovedFile(Carrying):
         kept, place = self._storage.stat(self._kept), self._storage.stat(self._place)
         if kept is None or kept.size != self._size or place is None:
             return False
-        return place.size != self._size or not _are_same(self._storage, self._kept, self._place, self._size)
+        return place.size != self._size or not are_same(self._storage, self._kept, self._place, self._size)
 
     def _move(self, source: Location, target: Location) -> None:
         there, here = self._storage.stat(target), self._storage.stat(source)
@@ -81,7 +81,7 @@ class MovedFile(Carrying):
             )
 
 
-def _are_same(storage: Storage, first: Location, second: Location, size: int) -> bool:
+def are_same(storage: Storage, first: Location, second: Location, size: int) -> bool:
     """Whether two files of this size are the same byte for byte; neither is held as a whole."""
     parts = range(0, size, _PART_BYTES)
     return all(

@@ -109,6 +109,11 @@ class Step(JsonValue, ABC):
         return {}
 
     @property
+    def brought(self) -> Mapping[str, tuple[str, int]]:
+        """Each file of the checkpoint that it takes from what lies beside it: from where, and its bytes."""
+        return {}
+
+    @property
     def edit(self) -> SinkEdit | None:
         """What it comes to for its sink, once all steps of that sink are done; None: it changes no sink."""
         return None

@@ -1,26 +1,43 @@
-"""A storage as it would be if some files were written or removed; nothing is written anywhere."""
+"""A storage as it would be if some files were written, moved or removed; nothing is written anywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from lastgood.storage.reading import Entry, Location, Storage
+
+
+class Brought(NamedTuple):
+    """A file that lies elsewhere on the same storage, until it is moved to its place."""
+
+    source: Location
+    size: int
+    """Bytes."""
 
 
 class OverlayStorage:
     """Another storage, some files of one folder of which are other ones."""
 
-    def __init__(self, storage: Storage, folder: Location, files: Mapping[str, bytes | None]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        folder: Location,
+        files: Mapping[str, bytes | None],
+        brought: Mapping[str, Brought] | None = None,
+    ) -> None:
         """Show `storage`, but these files.
 
         Args:
             storage: What is below.
             folder: Where the paths of `files` begin.
             files: Path and content; None hides a file that is there.
+            brought: Path, and where the file lies that takes its place; it may be there by now.
         """
         self._storage = storage
         self._folder = folder
-        self._files = {str(folder / path): content for path, content in files.items()}
+        self._files: dict[str, bytes | Brought | None] = {str(folder / path): told for path, told in files.items()}
+        self._files |= {str(folder / path): told for path, told in (brought or {}).items()}
 
     @property
     def parallel(self) -> int:
@@ -46,7 +63,10 @@ class OverlayStorage:
         kept = {entry.name: entry for entry in found or () if not self._is_covered(folder / entry.name)}
         for name, content in added.items():
             top, slash, _ = name.partition("/")
-            kept[top] = Entry(top, is_folder=bool(slash), size=None if slash else len(content), modified_ms=None)
+            if slash:
+                kept[top] = Entry(top, is_folder=True, size=None, modified_ms=None)
+            else:
+                kept[top] = _make_file_entry(top, content)
         return iter(kept.values())
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
@@ -62,6 +82,9 @@ class OverlayStorage:
         """The first `limit` bytes of a file; see `Storage.read`."""
         if self._is_covered(file):
             content = self._files[str(file)]
+            if isinstance(content, Brought):
+                there = self._storage.read(content.source, limit=limit)
+                return self._storage.read(file, limit=limit) if there is None else there
             if content is None:
                 return None
             return content[:limit]
@@ -82,7 +105,7 @@ class OverlayStorage:
     def _is_covered(self, location: Location) -> bool:
         return str(location) in self._files
 
-    def _below(self, folder: Location) -> dict[str, bytes]:
+    def _below(self, folder: Location) -> dict[str, bytes | Brought]:
         """What was added below a folder, by its path from there."""
         prefix = f"{folder}/"
         return {
@@ -92,5 +115,6 @@ class OverlayStorage:
         }
 
 
-def _make_file_entry(name: str, content: bytes) -> Entry:
-    return Entry(name, is_folder=False, size=len(content), modified_ms=None)
+def _make_file_entry(name: str, content: bytes | Brought) -> Entry:
+    size = content.size if isinstance(content, Brought) else len(content)
+    return Entry(name, is_folder=False, size=size, modified_ms=None)

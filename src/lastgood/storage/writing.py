@@ -92,6 +92,13 @@ class WritableStorage(Storage, Protocol):
             MoveRefusedError: there is no such file, or something has the new name; nothing was done.
         """
 
+    def copy(self, source: Location, target: Location) -> None:
+        """Put a copy of a file, however large, where there is none on the same storage; the folders above it are made.
+
+        Raises:
+            MoveRefusedError: there is no such file, or something has the new name; nothing was done.
+        """
+
     def remove(self, file: Location) -> None:
         """Remove a file; no error if there is none."""
 
@@ -189,6 +196,13 @@ class LocalWriter(LocalStorage):
                 # links nothing better can be had, and `require_exclusive_create` refuses the mounted stores without.
                 _rename(old, new)
             else:
+                raise _make_in_the_way_error(target)
+
+    def copy(self, source: Location, target: Location) -> None:
+        """Put a copy where there is no file; see `WritableStorage.copy`."""
+        _require_file(source, self.stat(source))
+        with _translate_write_errors(target):
+            if not self._copy(source, target):
                 raise _make_in_the_way_error(target)
 
     def remove(self, file: Location) -> None:
@@ -344,6 +358,12 @@ class FsspecWriter(FsspecStorage):
 
     def move(self, source: Location, target: Location) -> None:
         """Give a file another name; see `WritableStorage.move`. It is copied, and the old one removed."""
+        self.copy(source, target)
+        # Safe: nothing was at the target before, and there it was just seen in its whole length.
+        self.remove(source)
+
+    def copy(self, source: Location, target: Location) -> None:
+        """Put a copy where there is no file; see `WritableStorage.copy`."""
         before = self.stat(source)
         _require_file(source, before)
         if self.stat(target) is not None:
@@ -367,8 +387,6 @@ class FsspecWriter(FsspecStorage):
                 expected=expected,
                 effect=f"{source} is still there",
             )
-        # Safe: nothing was at the target before, and there it was just seen in its whole length.
-        self.remove(source)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""

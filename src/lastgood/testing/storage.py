@@ -187,6 +187,10 @@ class FaultyWriter:
         """See `WritableStorage.move`."""
         self._change(source, f"move {source} {target}", lambda: self._storage.move(source, target))
 
+    def copy(self, source: Location, target: Location) -> None:
+        """See `WritableStorage.copy`."""
+        self._change(target, f"copy {source} {target}", lambda: self._storage.copy(source, target))
+
     def remove(self, file: Location) -> None:
         """See `WritableStorage.remove`."""
         self._change(file, f"remove {file}", lambda: self._storage.remove(file))

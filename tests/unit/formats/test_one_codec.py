@@ -38,6 +38,7 @@ FOREIGN = {
     "spark/audit_job.py": 2,  # runs on Spark, alone
     "spark/proof_job.py": 4,  # runs on Spark, alone
     "storage/gcs.py": 2,  # Google's
+    "supervise/silent_driver.py": 1,  # of our own agent, in a folder of this run alone
 }
 """Where JSON is read that lastgood did not write, or that a process of its own has just told it."""
 

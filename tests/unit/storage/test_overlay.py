@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.overlay import Brought, OverlayStorage
 from lastgood.storage.reading import Entry, parse_location
 from lastgood.testing.storage import MemoryWriter
 
@@ -32,3 +32,19 @@ def test_folder_that_only_the_overlay_knows_is_a_folder() -> None:
     assert list(shown.scan(HERE / "sources/0") or ()) == [Entry("7", is_folder=False, size=1, modified_ms=None)]
     assert shown.stat(HERE / "sources") == Entry("sources", is_folder=True, size=None, modified_ms=None)
     assert shown.names(HERE / "nothing") is None
+
+
+def test_what_is_brought_is_shown_in_its_place_before_and_after() -> None:
+    storage = MemoryWriter()
+    made, place = HERE.sibling(".lastgood") / "rebuilt/1/9.delta", HERE / "state/0/0/9.delta"
+    storage.write(made, b"made anew")
+    storage.write(place, b"as it was")
+    shown = OverlayStorage(
+        storage, HERE, {}, {"state/0/0/9.delta": Brought(made, 9), "state/0/0/10.delta": Brought(made, 9)}
+    )
+    assert shown.read(place, limit=4) == b"made"
+    assert list(shown.names(HERE / "state/0/0") or ()) == ["10.delta", "9.delta"]
+    assert shown.stat(place) == Entry("9.delta", is_folder=False, size=9, modified_ms=None)
+    storage.remove(place)
+    storage.move(made, place)
+    assert shown.read(place, limit=99) == b"made anew"

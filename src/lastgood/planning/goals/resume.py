@@ -54,6 +54,7 @@ from lastgood.planning.repairs.logs import (
 from lastgood.planning.repairs.lost import restore_lost_checkpoint, restore_lost_id
 from lastgood.planning.repairs.mirror import lift_by_mirror
 from lastgood.planning.repairs.numbers import price_older_plan, use_number_up
+from lastgood.planning.repairs.rebuilt import bring_rebuilt_state
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.repairs.sinks import close_several_open, cut_logs, lift_logs, repair_orphan
 from lastgood.planning.repairs.sinks_back import lower_mark, renew_mark, run_again
@@ -112,16 +113,25 @@ def resume_work(work: Work) -> Draft:
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
-    require_sources(work)
-    work = repair_work(work, (restore_lost_checkpoint, *LOGS))
-    require_sinks(work.standing)
-    work = repair_work(work, (lower_mark,))
-    done = repair_work(work, (*LOGS, lift_logs, lift_by_mirror, *_SINKS, remove_stale_state))
+    work, done = repair_all(work)
     found = done.draft(foresee_start(done))
     is_lifted = len(done.repairs) > len(work.repairs)
     if not is_lifted:
         return found
     return replace(found, alternatives=_list_unlifted(work))
+
+
+def repair_all(work: Work) -> tuple[Work, Work]:
+    """The query once its logs can be read, and once all else is put right.
+
+    Raises:
+        RepairRefusedError: there is no way of which anything can be promised.
+    """
+    require_sources(work)
+    work = repair_work(bring_rebuilt_state(work), (restore_lost_checkpoint, *LOGS))
+    require_sinks(work.standing)
+    work = repair_work(work, (lower_mark,))
+    return work, repair_work(work, (*LOGS, lift_logs, lift_by_mirror, *_SINKS, remove_stale_state))
 
 
 def _list_unlifted(work: Work) -> tuple[Alternative, ...]:

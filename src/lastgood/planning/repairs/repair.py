@@ -29,7 +29,7 @@ from lastgood.planning.log_edits import add_checksum_edits, apply_edits, list_na
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest, judge_unasked
 from lastgood.planning.standing import Standing, see_as, take_back_evidence
-from lastgood.planning.steps import MoveStep, StateStep
+from lastgood.planning.steps import BringStep, MoveStep, StateStep
 from lastgood.query.lost import MIRROR
 from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
@@ -44,9 +44,9 @@ THIS = "this recovery"
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The state is made anew, without a row, so that a batch fills it again."""
+    """The state is made anew: without a row, so that a batch fills it again, or as it was."""
 
-    steps: tuple[StateStep, ...]
+    steps: tuple[StateStep | BringStep, ...]
     moves: tuple[MoveStep, ...]
     """What of it is set aside."""
     state: State
@@ -226,7 +226,7 @@ class Work:
                 yield line
 
     def _is_plain(self) -> bool:
-        return not (self.edits or any(repair.sinks for repair in self.repairs))
+        return not (self.edits or self._renewals() or any(repair.sinks for repair in self.repairs))
 
     def _held_against_findings(self, word: Guarantee, moves: tuple[MoveStep, ...]) -> tuple[Guarantee, tuple[str, ...]]:
         """The guarantee, and why it is a weaker one where `diagnose` would report a loss or a repetition then."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import starts
+from . import silent, starts
 from .driver import FOLDER_VARIABLE, report_trouble
 
 _busy: set[str] = set()
@@ -109,6 +109,10 @@ class _OldLoader(_Wrapped):
 
 
 def _instrument(module: ModuleType) -> None:
+    rebuilt = os.environ.get(silent.VARIABLE)
+    if rebuilt:
+        silent.mute(module, Path(os.environ[FOLDER_VARIABLE]), rebuilt)  # else the application must not go on
+        return
     try:
         starts.observe(_agent)
         starts.watch(module)

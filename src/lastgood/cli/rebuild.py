@@ -1,0 +1,109 @@
+"""`lastgood rebuild`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.goals import Waivers
+from lastgood.cli.once import CommandTaking, take_command
+from lastgood.cli.output import format_option, make_console, print_json, print_nothing_changed
+from lastgood.cli.progress import show_stages
+from lastgood.cli.repair import carry_out, print_plan, save_plan
+
+if TYPE_CHECKING:
+    from lastgood.observe.evidence import EvidenceOptions
+    from lastgood.planning.price import Waiver
+
+
+@click.command(cls=CommandTaking, options_metavar="[OPTIONS]")
+@click.argument("target", metavar="TARGET [-- COMMAND...]")
+@add_evidence_options
+@click.option("--spark", metavar="VERSION", help="The Spark that will start; by default the newest that can.")
+@click.option(
+    "--fail-on-data-loss",
+    type=click.BOOL,
+    default=True,
+    metavar="BOOLEAN",
+    help="As the query's Kafka source has it.",
+)
+@click.option(
+    "--accept",
+    type=Waivers(),
+    multiple=True,
+    metavar="WHAT",
+    help="duplicates, loss, or duplicates,loss, where the plan costs that. Repeatable.",
+)
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The lastgood.toml that knows TARGET; by default the one here.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to save the plan; by default plan-RECOVERY.json here.",
+)
+@format_option
+@click.pass_context
+def rebuild(
+    ctx: click.Context,
+    *,
+    target: str,
+    options: EvidenceOptions,
+    spark: str | None,
+    fail_on_data_loss: bool,
+    accept: tuple[tuple[Waiver, ...], ...],
+    policy: Path | None,
+    output: Path | None,
+    output_format: str,
+) -> int:
+    r"""Make state that cannot be loaded anew, exactly, whatever the operators are; and plan how it is brought.
+
+    A file of the state is gone or damaged, and Spark cannot go on. The batches since the newest version of the state
+    that can be loaded run again, one after another, as they were planned: the same ranges, the same watermark, the same
+    time. COMMAND is the application as it is always started; nothing in it is changed. Its query runs on a checkpoint
+    beside its own, CHECKPOINT.lastgood/rebuilt, and without its sink: nothing is written to any table. Other queries of
+    the application are not started. What the application does before it starts its query, it does.
+
+    Each batch has to come to the watermark to which it had come when it ran first; else it ends, and says so. The
+    sources have to have what these batches read, which is asked before. What cannot be seen is said in the plan: that
+    the query makes the same of the same rows.
+
+    The plan that is saved brings the state that was made, and repairs whatever else is to be repaired, as that of
+    lastgood plan. Until it is applied nothing of the query has changed.
+
+    \b
+    lastgood rebuild /data/chk/orders --sink delta:/data/orders --kafka broker:9092 -- python orders.py
+    lastgood rebuild orders                    COMMAND, sink and Kafka from [pipeline.orders] of lastgood.toml
+    lastgood apply plan-20261127-101500-1a2b.json --driver-is-dead
+
+    Exit codes: 0 saved, also if something has still to be accepted; 2 usage; 20 no checkpoint; 57 refused, and why;
+    72 COMMAND cannot be started; 85 the application did not run a batch; 86 a batch came to something else; 10-13
+    storage; 130 Ctrl-C, and what was made is removed.
+    """
+    from lastgood.operations.rebuild import rebuild as operation
+    from lastgood.recovery.plans import PlanOptions
+    from lastgood.settings.config import Config
+    from lastgood.settings.target import resolve_target
+
+    found = resolve_target(target, Config(policy))
+    waivers = tuple(dict.fromkeys(waiver for each in accept for waiver in each))
+    wanted = PlanOptions(evidence=options, accept=waivers, spark=spark, fail_on_data_loss=fail_on_data_loss)
+    with show_stages() as tell:
+        made = operation(found, take_command(ctx) or (), wanted, tell=tell)
+    file = save_plan(made, found, output)
+    if output_format == "json":
+        print_json({**made.to_json(), "file": str(file)})
+        return 0
+    out = make_console()
+    print_plan(made, out)
+    out.print(f"Saved {file}. {carry_out(made, file, found.config)}")
+    print_nothing_changed()
+    return 0

@@ -1,0 +1,279 @@
+"""Which batches a query runs again, silently, so that its state is what it was; and what that rests on. Pure.
+
+A batch is planned with all that decides what it makes of the state: the ranges that it reads, its watermark, its time.
+So the batches since a version of the state that can be loaded, run again one after another as they were planned, make
+each later version as it was made the first time, whatever the operators are. Proven with real Spark in
+`tests/repair/test_rebuild.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.logs import name_batches
+from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
+from lastgood.checkpoint.operators import STORE_DEFAULT
+from lastgood.checkpoint.partitions import collect_pins, find_pinned_partitions
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.state import State, StateOperator, StateStore, count_partitions_named, judge_state
+from lastgood.checkpoint.state_files import StateFile, StateFileKind
+from lastgood.diagnosis.rules_kafka_broker import list_suspicions
+from lastgood.planning.draft import Draft
+from lastgood.planning.goals.resume import foresee_start, repair_all
+from lastgood.planning.losses import find_beginnings
+from lastgood.planning.pricing import list_files_between
+from lastgood.planning.repairs.repair import Work, refuse
+from lastgood.planning.standing import Standing
+from lastgood.query.observation import Observation, RebuiltState
+from lastgood.query.prediction.skipping import find_version_loaded
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.replays import find_replay_start, list_batches_planned, list_sound_versions
+from lastgood.query.source_logs import is_whole
+from lastgood.query.spans import BEFORE_FIRST_FILE
+from lastgood.query.stale_snapshots import find_stale_snapshots
+from lastgood.sources.files.facts import FileState
+
+_SAME: Final = (
+    "the assumption that the query makes the same of the same rows: by no table that has changed since, no look-up"
+    " elsewhere, no random number"
+)
+_PRESENT: Final = FileState.PRESENT
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The batches that run again."""
+
+    begins: int
+    """The version of the state with which they begin: that of this very batch; 0: without any."""
+    ends: int
+    """The version that is needed: the last of them is the batch before it."""
+    foreseen: Draft
+    """The plan by which what they make is brought, as far as it can be told before."""
+
+    @property
+    def batches(self) -> range:
+        """Their numbers."""
+        return range(self.begins, self.ends)
+
+
+def choose_replay(observed: Observation, spark: SparkVersion) -> Replay:
+    """The fewest batches that make the state anew with which the query goes on, once all else is put right.
+
+    Args:
+        observed: The query.
+        spark: The version that will run it.
+
+    Raises:
+        RepairRefusedError: the state can be loaded, or the plans that it takes are gone, or all else cannot be put
+            right.
+    """
+    checkpoint = observed.checkpoint
+    foreseen = replace(observed.repair, rebuilt=RebuiltState(_foresee_whole_state(checkpoint)))
+    _, done = repair_all(Work.begin(replace(observed, repair=foreseen), spark))
+    needed = find_version_loaded(done.standing.checkpoint, done.standing.observed.sinks)
+    loadable = list_sound_versions(observed)
+    is_kept = observed.is_stateful or observed.state_in_doubt is not None
+    if not needed or not is_kept or needed in loadable:
+        raise refuse(
+            done.began,
+            "there is no state that would have to be made anew",
+            found=f"version {needed} can be loaded, with which batch {needed} begins" if needed in loadable else "none",
+            expected="state of which files are gone or damaged",
+            next=observed.command("plan"),
+        )
+    known = list_batches_planned(observed)
+    begins = find_replay_start(loadable, needed, known)
+    if begins is None:
+        newest = max((version for version in loadable if version < needed), default=0)
+        missing = [number for number in range(max(newest - 1, 0), needed) if number not in known]
+        raise refuse(
+            done.began,
+            "plans of batches that would have to run again are gone",
+            subject=f"{OFFSETS}/{missing[0]}",
+            found=f"{name_batches(missing)} of the batches since the newest state that can be loaded",
+            expected="each of them, in the checkpoint or in its mirror",
+            next=observed.command("inspect", "--state"),
+        )
+    _require_own_plans(done.began, range(begins, needed))
+    return Replay(begins, needed, done.draft(foresee_start(done)))
+
+
+def _require_own_plans(standing: Standing, batches: range) -> None:
+    """See that each plan is still the one by which its batch ran, and that no state is of a time that was given up."""
+    anew = [number for number in batches if number in standing.observed.rewritten]
+    if anew:
+        raise refuse(
+            standing,
+            "a plan was written anew after its batch had run, so that it does not tell what the batch has read",
+            subject=f"{OFFSETS}/{anew[0]}",
+            found=f"{standing.observed.rewritten[anew[0]]} has written it",
+            expected="plans as Spark has written them",
+        )
+    stale = [each for each in find_stale_snapshots(standing.checkpoint) if each.version <= batches.start]
+    if stale:
+        raise refuse(
+            standing,
+            "a snapshot of the state is of a time that the logs have given up",
+            subject=stale[0].path,
+            expected="state that goes with the logs",
+            next=standing.observed.command("plan"),
+        )
+
+
+def _foresee_whole_state(checkpoint: Checkpoint) -> State:
+    """The state as if the versions could be loaded that a start may need."""
+    planned = -1 if checkpoint.last_planned is None else checkpoint.last_planned
+    pins = collect_pins(checkpoint.offsets.entries, checkpoint.commits.newest)
+    state = checkpoint.state
+    operators = () if state is None else state.operators
+    commits = {} if state is None else state.commits
+    whole = [
+        _foresee_operator(each, each.expected(pins, count_partitions_named(each.operator, commits)), planned)
+        for each in operators
+    ]
+    if not whole:
+        plan = checkpoint.offsets.entries.get(planned)
+        count = find_pinned_partitions(plan) if isinstance(plan, OffsetEntry) else None
+        stores = [(partition, STORE_DEFAULT) for partition in range(count or 1)]
+        whole = [_foresee_operator(StateOperator(0, None, None, ()), stores, planned)]
+    return judge_state(whole, {}, restart_version=planned + 1, pins=pins)
+
+
+def _foresee_operator(operator: StateOperator, stores: list[tuple[int, str]], planned: int) -> StateOperator:
+    kind = StateFileKind.SNAPSHOT if operator.is_hdfs_backed else StateFileKind.ZIP
+    files = tuple(StateFile(version, kind) for version in (planned, planned + 1) if version > 0)
+    made = tuple(StateStore(operator.operator, partition, name, files) for partition, name in stores)
+    return replace(operator, stores=made)
+
+
+def list_grounds(
+    observed: Observation, spark: SparkVersion, replay: Replay, before: OffsetEntry | None, last: OffsetEntry
+) -> tuple[str, ...]:
+    """On what it rests that what the batches read is there as it was; one line each.
+
+    Args:
+        observed: The query.
+        spark: The version that will run it.
+        replay: What is to run again.
+        before: The plan of the batch before the first of them; None: it is the first of all.
+        last: The plan of the last of them.
+
+    Raises:
+        RepairRefusedError: it is not, or nobody can tell.
+    """
+    standing = Standing.of(observed, spark)
+    if replay.begins:
+        begin = f"version {replay.begins} of the state, which can be loaded"
+    else:
+        begin = "the beginning of the query, without any state"
+    lines = [
+        f"{begin}; from there {name_batches(replay.batches)} ran again in Spark as planned, without a sink",
+        _SAME,
+    ]
+    _require_same_topics(standing)
+    for line in last.sources:
+        lines += _list_grounds_of(standing, replay, line, before)
+    return tuple(dict.fromkeys(lines))
+
+
+def _list_grounds_of(standing: Standing, replay: Replay, line: SourceLine, before: OffsetEntry | None) -> Iterator[str]:
+    end = line.offset
+    if isinstance(end, KafkaOffset):
+        yield from _require_kafka(standing, line.source_id, _find_start(standing, line.source_id, before), end)
+    elif isinstance(end, FileOffset):
+        start = _find_start(standing, line.source_id, before)
+        begin = start.log_offset if isinstance(start, FileOffset) else BEFORE_FIRST_FILE.log_offset
+        _require_files(standing, line.source_id, range(begin + 1, end.log_offset + 1))
+    elif not isinstance(end, VoidOffset) and not standing.observed.source_replays:
+        raise refuse(
+            standing,
+            "a source is of a kind of which nobody has proven that it serves everything again",
+            subject=f"source {line.source_id}",
+            found=end.kind,
+            expected="Kafka, files; or --source-replays, by which you say that it does",
+        )
+
+
+def _find_start(standing: Standing, source_id: str, before: OffsetEntry | None) -> SourceOffset | None:
+    if before is None:
+        return find_beginnings(standing).get(source_id)
+    line = before.source(source_id)
+    return None if line is None else line.offset
+
+
+def _require_kafka(standing: Standing, source_id: str, start: SourceOffset | None, end: KafkaOffset) -> Iterator[str]:
+    """See that Kafka was asked, and has every record of what is to be read again."""
+    facts = standing.kafka
+    if facts is None:
+        raise refuse(
+            standing,
+            "whether Kafka still has what is to be read again is not known",
+            expected="a broker that answers",
+            next=standing.observed.asked.about(standing.observed.location).make_rebuild_command("--kafka", "SERVERS"),
+        )
+    topics: Mapping[str, Mapping[int, int]] = start.topics if isinstance(start, KafkaOffset) else {}
+    for topic, ends in end.topics.items():
+        told = facts.topics.get(topic)
+        for partition, until in ends.items():
+            at = topics.get(topic, {}).get(partition, 0)
+            earliest = None if told is None or partition not in told.partitions else told.partitions[partition].earliest
+            if at < until and (earliest is None or earliest > at):
+                raise refuse(
+                    standing,
+                    "Kafka does not have what is to be read again",
+                    subject=f"source {source_id}: {topic}/{partition}",
+                    found="its earliest offset is not known"
+                    if earliest is None
+                    else f"its earliest offset is {earliest}",
+                    expected=f"{at}, where the batches begin that would run again",
+                )
+        is_compacted = None if told is None else told.is_compacted
+        if is_compacted:
+            raise refuse(
+                standing,
+                "a topic is compacted: records that batches have read may be gone from its middle",
+                subject=topic,
+                found="cleanup.policy=compact",
+                expected="a topic that keeps every record until it expires",
+            )
+        if is_compacted is None:
+            yield f"the assumption that {topic} is not compacted: its settings are not known"
+
+
+def _require_files(standing: Standing, source_id: str, entries: range) -> None:
+    """See that each file of these entries of a source's log is there as it was."""
+    checkpoint, told = standing.checkpoint, standing.observed.repair.files_read.get(source_id, ())
+    files = [each for each in told if each.file.log_id in entries]
+    wrong = [each.because or f"{each.file.path} is {each.state.value}" for each in files if each.state is not _PRESENT]
+    looked_at = {each.file.path for each in files}
+    named = list_files_between(checkpoint, source_id, entries.start - 1, entries.stop - 1)
+    wrong += [f"{path} was not looked at" for path in named if path not in looked_at]
+    log = next((each for each in checkpoint.sources if each.name == source_id), None)
+    if log is None or not is_whole(log):
+        wrong.append(f"sources/{source_id} does not hold every entry")
+    if wrong:
+        raise refuse(
+            standing,
+            "what is to be read again is not there as it was, or nobody can tell",
+            subject=f"source {source_id}",
+            found=wrong[0],
+            expected="every file as it was when it was read",
+        )
+
+
+def _require_same_topics(standing: Standing) -> None:
+    """See that no topic looks as if it was created again: its offsets would be of other records."""
+    for each in list_suspicions(standing.observed, standing.restart):
+        if each.is_strong:
+            raise refuse(
+                standing,
+                "a topic may have been deleted and created again",
+                subject=each.topic,
+                found=each.answer.because,
+                expected="--topic-is-the-same, by which you say that it was not",
+            )

@@ -1,0 +1,64 @@
+"""From which version on the batches of a query can run again, so that its state is made anew. Pure.
+
+A plan holds all that decides what a batch makes of the state: what it reads, its watermark, its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.state import Loads, State, find_unique_ids
+from lastgood.query.observation import Observation
+from lastgood.query.prediction.skipping import find_version_loaded
+
+
+def find_replay_start(loadable: Iterable[int], needed: int, known: Collection[int]) -> int | None:
+    """The newest version of the state from which every batch up to the one that needs it can run again.
+
+    Args:
+        loadable: Versions that can be loaded; version 0, which is empty, always can.
+        needed: The version that is needed, and cannot be loaded.
+        known: Batches whose plans are there, in the checkpoint or in the mirror.
+
+    Returns:
+        The version, which is also the number of the first batch that runs again; None if plans are missing for all.
+    """
+    before = sorted((version for version in (*loadable, 0) if version < needed), reverse=True)
+    return next((version for version in before if _has_plans(version, needed, known)), None)
+
+
+def _has_plans(begins: int, ends: int, known: Collection[int]) -> bool:
+    """Whether all are there, and that of the batch before, which says where the first of them begins."""
+    return all(number in known for number in range(max(begins - 1, 0), ends))
+
+
+def can_rebuild(observed: Observation) -> bool:
+    """Whether state that is lost can be made anew by the own batches of a query, as far as plans and state tell."""
+    needed = find_version_loaded(observed.checkpoint, observed.sinks)
+    if not needed:
+        return False
+    return find_replay_start(list_sound_versions(observed), needed, list_batches_planned(observed)) is not None
+
+
+def list_sound_versions(observed: Observation) -> set[int]:
+    """Versions of the state that can be loaded, and of whose files none was changed since it was written."""
+    state = observed.checkpoint.state
+    if state is None:
+        return set()
+    return {version for version in state.loadable if observed.unsound.keys().isdisjoint(list_files_of(state, version))}
+
+
+def list_files_of(state: State, version: int) -> Iterator[str]:
+    """Paths of the files of versions from which one is loaded."""
+    for operator in state.operators:
+        for store in operator.stores:
+            for file in Loads(store, find_unique_ids(store, state.commits)).path(version):
+                yield f"{store.folder}/{file.name}"
+
+
+def list_batches_planned(observed: Observation) -> set[int]:
+    """Batches whose plans are there, in the checkpoint or, as far as it was read, in the mirror."""
+    paths = [*observed.repair.mirror, *(copy.path for copy in observed.copies)]
+    names = (path.removeprefix(f"{OFFSETS}/") for path in paths if path.startswith(f"{OFFSETS}/"))
+    return {*observed.checkpoint.offsets.ids, *(int(name) for name in names if name.isdecimal())}

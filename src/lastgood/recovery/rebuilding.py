@@ -1,0 +1,240 @@
+"""The checkpoint on which a query runs silently, beside its own: what is copied into it, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    HadoopChecksumFile,
+    SparkChecksumFile,
+    StateStoreFile,
+    TemporaryFile,
+    classify,
+    parse_state_version,
+)
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.errors import LastgoodError, Retry
+from lastgood.ids import is_id
+from lastgood.observe.open_query import OpenQuery
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.replay import Replay
+from lastgood.planning.steps import REBUILT, REBUILT_CHECKPOINT
+from lastgood.query.observation import RebuiltState
+from lastgood.query.replays import list_files_of
+from lastgood.steps.written_file import LOG_BYTES_MAX
+from lastgood.storage.overlay import Brought, OverlayStorage
+from lastgood.storage.reading import Location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage, open_writable
+
+
+class RebuildDivergedError(LastgoodError):
+    """A batch that ran again did not come to what it had come to first."""
+
+    condition = "REBUILD_DIVERGED"
+    exit_code = 86
+    retry = Retry.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class SilentCheckpoint:
+    """A checkpoint beside the one of a query, on which its batches run again."""
+
+    query: OpenQuery
+    """With what only a planner knows."""
+    replay: Replay
+    id: str
+    storage: WritableStorage
+
+    @classmethod
+    def of(cls, query: OpenQuery, replay: Replay, rebuild: str) -> SilentCheckpoint:
+        """That of a rebuild with this id; nothing is written yet."""
+        return cls(query, replay, rebuild, open_writable(query.location))
+
+    @property
+    def folder(self) -> str:
+        """Where it lies, below what lies beside the checkpoint."""
+        return f"{REBUILT}/{self.id}/{REBUILT_CHECKPOINT}"
+
+    @property
+    def below(self) -> str:
+        """What is added to the name of the checkpoint to find it."""
+        return f"{WORK_SUFFIX}/{self.folder}"
+
+    @property
+    def root(self) -> Location:
+        """Where it lies."""
+        return self.query.location.sibling(WORK_SUFFIX) / self.folder
+
+    def fill(self) -> None:
+        """Copy what the first batch needs: the query's id, what its sources have noted down, the state it begins with.
+
+        Raises:
+            StorageError: it cannot be copied (subclasses).
+        """
+        location = self.query.location
+        self._copy(METADATA)
+        for entry in self.storage.walk(location / SOURCES) or ():
+            path = f"{SOURCES}/{entry.name}"
+            if not isinstance(classify(path), HadoopChecksumFile | TemporaryFile):
+                self._copy(path)
+        if self.replay.begins:
+            for path in self._list_state():
+                self._copy(path)
+            self.put_plan(self.replay.begins - 1)
+            commit = self.read_log(COMMITS, self.replay.begins - 1)
+            if commit is not None:
+                self.storage.write(self.root / f"{COMMITS}/{self.replay.begins - 1}", commit)
+
+    def put_plan(self, batch: int) -> None:
+        """Have a batch planned as it was."""
+        raw = self.read_log(OFFSETS, batch)
+        if raw is not None:
+            self.storage.write(self.root / f"{OFFSETS}/{batch}", raw)
+
+    def read_log(self, log: str, batch: int) -> bytes | None:
+        """An entry of the logs, as the checkpoint has it, else the mirror."""
+        path = f"{log}/{batch}"
+        raw = self.storage.read(self.query.location / path, limit=LOG_BYTES_MAX)
+        return raw or self.query.seen.repair.mirror.get(path)
+
+    def read_plans(self) -> dict[int, OffsetEntry]:
+        """The plans of all batches that run again, and of the one before them, if there is one.
+
+        Raises:
+            RepairRefusedError: one cannot be read, or the mirror has seen another.
+        """
+        found, mirror = {}, self.query.seen.repair.mirror
+        for batch in range(max(self.replay.begins - 1, 0), self.replay.ends):
+            plan, path = self.read_plan(batch), f"{OFFSETS}/{batch}"
+            if plan is None or mirror.get(path, plan.to_bytes()) != plan.to_bytes():
+                raise RepairRefusedError(
+                    "a plan of a batch that would run again is not there as Spark has written it",
+                    subject=f"{self.query.location}: {path}",
+                    found="it cannot be read" if plan is None else "another one than the mirror has seen",
+                    expected="the plan by which the batch ran",
+                    next=self.query.command("diagnose"),
+                )
+            found[batch] = plan
+        return found
+
+    def read_plan(self, batch: int) -> OffsetEntry | None:
+        """A plan; None if there is none that can be read."""
+        raw = self.read_log(OFFSETS, batch)
+        entry = None if raw is None else parse_offset_entry(raw)
+        return entry if isinstance(entry, OffsetEntry) else None
+
+    def require_same(self, batch: int) -> None:
+        """See that a batch came to the watermark to which it had come when it ran first, as far as anything tells.
+
+        Raises:
+            RebuildDivergedError: it did not, or was not committed.
+        """
+        raw = self.storage.read(self.root / f"{COMMITS}/{batch}", limit=LOG_BYTES_MAX)
+        made = None if raw is None else parse_commit_entry(raw)
+        if not isinstance(made, CommitEntry):
+            raise self._refuse(batch, "it was not committed", "a commit")
+        before = self.read_log(COMMITS, batch)
+        known = None if before is None else parse_commit_entry(before)
+        if isinstance(known, CommitEntry):
+            expected: int | None = known.next_batch_watermark_ms
+        else:
+            after = self.read_plan(batch + 1)
+            expected = None if after is None else after.batch_watermark_ms
+        if expected is not None and made.next_batch_watermark_ms != expected:
+            raise self._refuse(batch, f"watermark {made.next_batch_watermark_ms}", f"watermark {expected}")
+
+    def collect(self, rests_on: tuple[str, ...]) -> RebuiltState:
+        """What takes the place of the state that is there.
+
+        Raises:
+            StorageError: it cannot be read (subclasses).
+        """
+        location, version = self.query.location, self.replay.begins
+        files = dict(self._list_made())
+        there = self.query.seen.repair.state_files
+        later = (path for path in there if (parse_state_version(path) or 0) > version)
+        gone = frozenset(path for path in (*later, *(each for each in there if each in files)))
+        commits = dict(self._list_commits())
+        brought = {path: Brought(self.root / path, size) for path, size in files.items()}
+        then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)
+        state = read_checkpoint(then, location).state
+        if state is None:
+            raise self._refuse(self.replay.ends - 1, "no state", "the state that it makes")
+        return RebuiltState(state, self.folder, files, gone, commits, rests_on)
+
+    def clear(self) -> None:
+        """Remove all of it."""
+        self._clear(self.root)
+
+    def clear_older(self) -> None:
+        """Remove what other rebuilds have left; a plan that would bring that is refused then."""
+        rebuilds = self.query.location.sibling(WORK_SUFFIX) / REBUILT
+        for name in list(self.storage.names(rebuilds) or ()):
+            other = name.removesuffix("/")
+            if is_id(other) and other != self.id:
+                self._clear(rebuilds / other)
+
+    def _clear(self, folder: Location) -> None:
+        for entry in list(self.storage.walk(folder) or ()):
+            # Safe: it lies in the folder of a rebuild, and none runs but ours, which holds the checkpoint; all of it
+            # are copies, or state that was made to be brought, and the state in its place is brought by no plan of it.
+            self.storage.remove(folder / entry.name)
+
+    def _list_made(self) -> Iterator[tuple[str, int]]:
+        """What the batches have made of the state, and what they noted down of it where that was not copied."""
+        there = self.query.seen.repair.state_files
+        for entry in self.storage.walk(self.root / STATE) or ():
+            path = f"{STATE}/{entry.name}"
+            if isinstance(classify(path), HadoopChecksumFile | SparkChecksumFile | TemporaryFile):
+                continue
+            version = parse_state_version(path)
+            is_made = path not in there if version is None else version > self.replay.begins
+            if is_made:
+                yield path, entry.size or 0
+
+    def _list_commits(self) -> Iterator[tuple[str, bytes]]:
+        """The commits of the batches, where these name versions of the state."""
+        for batch in self.replay.batches:
+            path = f"{COMMITS}/{batch}"
+            raw = self.storage.read(self.root / path, limit=LOG_BYTES_MAX)
+            entry = None if raw is None else parse_commit_entry(raw)
+            is_there = self.storage.stat(self.query.location / path) is not None
+            if (
+                isinstance(entry, CommitEntry)
+                and entry.state_unique_ids
+                and (is_there or batch == self.replay.ends - 1)
+            ):
+                yield path, entry.to_bytes()
+
+    def _list_state(self) -> Iterator[str]:
+        """The files of the version with which the batches begin, and what is noted down of the state."""
+        state = self.query.checkpoint.state
+        needed = set() if state is None else set(list_files_of(state, self.replay.begins))
+        for path in sorted(self.query.seen.repair.state_files):
+            file = classify(path)
+            if isinstance(file, HadoopChecksumFile | SparkChecksumFile | TemporaryFile):
+                continue
+            if not isinstance(file, StateStoreFile) or path in needed:
+                yield path
+
+    def _copy(self, path: str) -> None:
+        if self.storage.stat(self.query.location / path) is not None:
+            self.storage.copy(self.query.location / path, self.root / path)
+
+    def _refuse(self, batch: int, found: str, expected: str) -> RebuildDivergedError:
+        return RebuildDivergedError(
+            f"batch {batch} did not come to what it had come to when it ran first",
+            subject=str(self.query.location),
+            found=found,
+            expected=expected,
+            effect="nothing has been changed; the data, or the application, is not what it was",
+        )

@@ -1,0 +1,121 @@
+"""Runs inside Spark: one query of each kind that keeps state, which knows nothing of lastgood.
+
+`start` is called by `RunningSpark.call`; as a program it is the same application, started as its user starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+DELAY = "5 minutes"
+FIELDS = "t timestamp, k int, side string, v long"
+
+
+def read(spark, told):
+    """Events of a folder, a file a batch, or of a topic; a few of them come too late."""
+    if "input" in told:
+        frame = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(told["input"])
+    else:
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", told["bootstrap"])
+        reader = reader.option("subscribe", told["topic"]).option("startingOffsets", "earliest")
+        lines = reader.option("maxOffsetsPerTrigger", told["limit"]).load().selectExpr("cast(value as string) as line")
+        frame = lines.selectExpr(f"from_json(line, '{FIELDS}') as event").select("event.*")
+    return frame.where(told.get("where", "true")).withWatermark("t", told.get("delay", DELAY))
+
+
+def join(spark, told, how):
+    left = read(spark, told).where("side = 'a'").selectExpr("t as at", "k as ak", "v as av")
+    right = read(spark, told).where("side = 'b'").selectExpr("t as bt", "k as bk", "v as bv")
+    within = "ak = bk and bt between at - interval 4 minutes and at + interval 4 minutes"
+    from pyspark.sql import functions
+
+    return left.join(right, functions.expr(within), how)
+
+
+def follow(key, frames, state):
+    """Depends on the order of batches, and has timeouts."""
+    import pandas
+
+    if state.hasTimedOut:
+        (value,) = state.get
+        state.remove()
+        yield pandas.DataFrame({"k": [key[0]], "n": [value]})
+        return
+    value, newest = (state.get[0] if state.exists else 0) * 31 % 10007, 0
+    for frame in frames:
+        value += int(frame.v.sum())
+        newest = max(newest, int(frame.t.max().timestamp() * 1000))
+    state.update((value,))
+    state.setTimeoutTimestamp(max(newest, state.getCurrentWatermarkMs()) + 60_000)
+
+
+def query(spark, told):
+    from pyspark.sql import functions
+
+    kind = told["kind"]
+    if kind in ("inner", "leftOuter", "rightOuter", "fullOuter"):
+        return join(spark, told, kind)
+    return KINDS[kind](read(spark, told), functions)
+
+
+def sessions(frame, functions):
+    counted = frame.groupBy(functions.session_window("t", "90 seconds"), "k").agg(functions.count("*").alias("n"))
+    return counted.selectExpr("session_window.start", "k", "n")
+
+
+def chain(frame, functions):
+    windows = frame.dropDuplicates(["k", "t"]).groupBy(functions.window("t", "3 minutes"), "k")
+    return windows.agg(functions.count("*").alias("n")).selectExpr("window.start", "k", "n")
+
+
+def follow_keys(frame, _):
+    return frame.groupBy("k").applyInPandasWithState(follow, "k int, n long", "n long", "append", "EventTimeTimeout")
+
+
+KINDS = {
+    "distinct within": lambda frame, _: frame.dropDuplicatesWithinWatermark(["k"]),
+    "distinct": lambda frame, _: frame.dropDuplicates(["k", "side"]),
+    "sessions": sessions,
+    "chain": chain,
+    "function": follow_keys,
+    "totals": lambda frame, functions: frame.groupBy("k").agg(functions.sum("v").alias("n")),
+}
+
+
+def application(spark, told):
+    if told.get("beside"):
+        rate = spark.readStream.format("rate").load().writeStream.format("noop")
+        assert rate.option("checkpointLocation", told["beside"]).start().isActive
+    writer = query(spark, told).writeStream.option("checkpointLocation", told["checkpoint"])
+    writer = writer.outputMode(told["mode"]).trigger(availableNow=True)
+    if told["sink"] == "foreachBatch":
+        return writer.foreachBatch(lambda batch, _: batch.write.mode("append").parquet(told["table"])).start()
+    if told["sink"] == "delta":
+        return writer.format("delta").start(told["table"])
+    return writer.start(told["table"], "parquet")
+
+
+def start(spark, told):
+    for name, value in told["conf"].items():
+        spark.conf.set(name, value)
+    try:
+        application(spark, told).awaitTermination()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+        return {"error": str(error)[:4000]}
+    return {"error": None}
+
+
+def rows(spark, told):
+    """Every row that was written; read file by file, since rows of another query lie in none."""
+    form = "delta" if told["sink"] == "delta" else "parquet"
+    frame = spark.read.format(form).load(told["table"])
+    return {"rows": sorted(json.dumps(row.asDict(), default=str, sort_keys=True) for row in frame.collect())}
+
+
+if __name__ == "__main__":
+    from pyspark.sql import SparkSession
+
+    found = start(SparkSession.builder.getOrCreate(), json.loads(sys.argv[1]))
+    if found["error"]:
+        sys.exit(found["error"])

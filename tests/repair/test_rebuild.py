@@ -1,0 +1,260 @@
+"""State made anew by the query's own batches, without its sink: what follows is what came of a query never harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from conformance.sparks import RunningSpark, Sparks
+from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB
+
+import lastgood
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.spark import SparkEnvironment, make_quick_conf, submit_command, submit_env
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.operations.rebuild import rebuild
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee, Waiver
+from lastgood.process.java import Java
+from lastgood.recovery.plans import PlanOptions
+from lastgood.recovery.rebuilding import RebuildDivergedError
+from lastgood.settings.target import resolve_target
+from lastgood.supervise.silent_driver import RebuildFailedError
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = Path(__file__).with_name("rebuilt_app.py")
+SEED = os.environ.get("LASTGOOD_SEED", "1")
+BEFORE, BATCHES = 6, 9
+FORMATS = {"hdfs": HDFS, "rocksdb": ROCKSDB, "changelog": CHANGELOG, "v2": CHECKPOINT_V2}
+KINDS = [
+    "inner",
+    "leftOuter",
+    "rightOuter",
+    "fullOuter",
+    "distinct within",
+    "distinct",
+    "sessions",
+    "chain",
+    "function",
+    "totals",
+]
+_WRITTEN = 1_795_000_000
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def make_events(number: int, chance: random.Random) -> list[str]:
+    """Those of one batch, out of order; some come too late, and keys come again."""
+    found = []
+    for each in range(40):
+        seconds = 3600 + number * 120 + chance.randint(-500, 120)
+        at = f"2026-03-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}Z"
+        found.append(
+            json.dumps({"t": at, "k": chance.randrange(30), "side": chance.choice("ab"), "v": number * 100 + each})
+        )
+    return found
+
+
+@dataclass
+class Harmed:
+    """A query whose state is harmed, and a copy of it that never was."""
+
+    spark: RunningSpark
+    environment: SparkEnvironment
+    java: Java
+    jars: tuple[Path, ...]
+    folder: Path
+    kind: str
+    sink: str
+    conf: Mapping[str, str]
+    broker: KafkaBroker | None = None
+    topic: str = ""
+    chance: random.Random = field(default_factory=lambda: random.Random(f"rebuild {SEED}"))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "chk"
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table"
+
+    def say(self, name: str = "") -> dict[str, Any]:
+        source: dict[str, Any] = {"input": str(self.folder / "input")}
+        if self.broker is not None:
+            source = {"bootstrap": self.broker.bootstrap, "topic": self.topic, "limit": 40}
+        places = {"checkpoint": f"{self.checkpoint}{name}", "table": f"{self.table}{name}"}
+        mode = "update" if self.kind == "totals" else "append"
+        return {"kind": self.kind, "sink": self.sink, "mode": mode, "conf": dict(self.conf), **places, **source}
+
+    def feed(self, numbers: range) -> None:
+        for number in numbers:
+            lines = make_events(number, self.chance)
+            if self.broker is not None:
+                producer = Producer({"bootstrap.servers": self.broker.bootstrap})
+                for each, line in enumerate(lines):
+                    producer.produce(self.topic, line, partition=each % 2)
+                assert producer.flush(30) == 0
+                continue
+            file = self.folder / "input" / f"{number:03d}.json"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("\n".join(lines))
+            os.utime(file, (_WRITTEN + number, _WRITTEN + number))
+
+    def start(self, name: str = "", **more: Any) -> str | None:
+        error: str | None = self.spark.call(SCRIPT, "start", **self.say(name), **more)["error"]
+        return error
+
+    def rows(self, name: str = "") -> list[str]:
+        rows: list[str] = self.spark.call(SCRIPT, "rows", **self.say(name))["rows"]
+        return rows
+
+    def begin(self) -> None:
+        """Both have read the same; what a copy has written stays in the first table, and is read from there."""
+        self.feed(range(BEFORE))
+        assert self.start() is None
+        assert self.start("-never-harmed") is None
+
+    def finish(self) -> None:
+        """The rest comes, and both read it."""
+        self.feed(range(BEFORE, BATCHES))
+        assert self.start() is None
+        assert self.start("-never-harmed") is None
+        assert self.rows() == self.rows("-never-harmed")
+
+    def lose(self, version: int) -> None:
+        """All that one store has from a version on; 0: the state as a whole."""
+        state = self.checkpoint / "state"
+        if not version:
+            shutil.rmtree(state)
+            return
+        store = self.chance.choice(sorted({each.parent for each in _list_versions(state)}))
+        for file in _list_versions(store):
+            if int(file.name.partition(".")[0].partition("_")[0]) >= version:
+                file.unlink()
+
+    def rebuild(self, **told: Any) -> Plan:
+        conf = {**make_quick_conf(self.environment, self.java, self.jars), **self.conf}
+        command = submit_command(SCRIPT, [json.dumps({**self.say(), **told})], environment=self.environment, conf=conf)
+        sinks = () if self.sink == "foreachBatch" else (str(self.table),)
+        kafka = None if self.broker is None else self.broker.bootstrap
+        evidence = EvidenceOptions(sinks=sinks, kafka=kafka)
+        target = resolve_target(str(self.checkpoint))
+        env = submit_env(self.environment, self.java, os.environ)
+        accept = (Waiver.DUPLICATES,) if self.sink == "foreachBatch" else ()  # nobody can ask it
+        return rebuild(target, command, PlanOptions(evidence=evidence, accept=accept), environment=env)
+
+
+def _list_versions(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("[0-9]*.*") if each.suffix in (".delta", ".snapshot", ".changelog", ".zip")]
+
+
+@pytest.fixture
+def harmed(sparks: Sparks, spark_of: Any, java: Java, spark_jars: tuple[Path, ...], tmp_path: Path) -> Any:
+    def make(kind: str, sink: str, form: str, **more: Any) -> Harmed:
+        conf = {"spark.sql.shuffle.partitions": "2", **FORMATS[form]}
+        query = Harmed(sparks.of("4.2.0"), spark_of("4.2.0"), java, spark_jars, tmp_path, kind, sink, conf, **more)
+        query.begin()
+        return query
+
+    return make
+
+
+def test_join_goes_on_as_if_its_state_had_never_been_lost(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(4)
+    before = list_files(query.folder)
+    plan = query.rebuild()
+    assert {path for path in list_files(query.folder) if "/rebuilt/" not in path} - {"chk.lastgood/run.lock"} == before
+    assert (plan.guarantee, plan.promise.outcome) == (Guarantee.EXACTLY_ONCE, "resumes")
+    recovery = lastgood.apply(plan, driver_is_dead=True)
+    lastgood.undo(recovery.id, checkpoint=str(query.checkpoint), driver_is_dead=True)
+    assert {path for path in list_files(query.folder) if "chk.lastgood/" not in path} == before
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+def list_files(folder: Path) -> set[str]:
+    found = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+    return {path for path in found if path.startswith(("chk/", "chk.lastgood/", "table/"))}
+
+
+@pytest.mark.proof
+def test_what_does_not_run_as_it_ran_is_not_brought(harmed: Any) -> None:
+    query = harmed("distinct within", "parquet", "hdfs")
+    with pytest.raises(RepairRefusedError, match="no state that would have to be made anew"):
+        query.rebuild()
+    query.lose(4)
+    with pytest.raises(RebuildDivergedError) as diverged:
+        query.rebuild(delay="6 minutes")
+    assert "watermark" in (diverged.value.found or "")
+    with pytest.raises(RebuildFailedError) as failed:
+        query.rebuild(where="assert_true(v < 0) is null")
+    assert "is not true" in (failed.value.found or "")
+    with pytest.raises(RebuildFailedError) as ended:
+        query.rebuild(checkpoint=str(query.folder / "chk-other"))
+    assert "chk-other" in (ended.value.found or "")
+    assert not list((query.folder / "chk.lastgood/rebuilt").rglob("*.delta"))
+    plan = query.rebuild(beside=str(query.folder / "beside"))  # whose start is left out; its end is another matter
+    lastgood.apply(plan, driver_is_dead=True)
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("version", [0, 4])
+def test_every_operator_and_store(harmed: Any, kind: str, form: str, version: int) -> None:
+    sink = {"totals": "foreachBatch", "distinct": "delta"}.get(kind, "parquet")
+    query = harmed(kind, sink, form)
+    query.lose(version)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("form", ["hdfs", "v2"])
+@pytest.mark.parametrize("version", [0, 4])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "foreachBatch"])
+@pytest.mark.parametrize("is_in_sink", [True, False], ids=["the sink has it", "it ran nowhere"])
+def test_batch_that_is_not_committed(harmed: Any, sink: str, form: str, version: int, *, is_in_sink: bool) -> None:
+    query = harmed("leftOuter", sink, form)
+    if is_in_sink:
+        newest = max(int(each.name) for each in (query.checkpoint / "commits").iterdir() if each.name.isdecimal())
+        for name in (f"{newest}", f".{newest}.crc"):
+            (query.checkpoint / "commits" / name).unlink(missing_ok=True)
+    else:
+        query.feed(range(BEFORE, BEFORE + 1))
+        assert "is not true" in (query.start(where="assert_true(v < 0) is null") or "")
+    query.lose(version)
+    if is_in_sink and sink == "foreachBatch":
+        return  # nobody can ask it, and it writes the batch again: that is not what is tried here
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.feed(range(BEFORE + 1, BATCHES))
+    assert query.start() is None
+    assert query.start("-never-harmed") is None
+    assert query.rows() == query.rows("-never-harmed")
+
+
+@pytest.mark.proof
+@pytest.mark.services
+@pytest.mark.parametrize("kind", ["fullOuter", "distinct within", "function"])
+@pytest.mark.parametrize("version", [0, 3])
+def test_topic_is_read_again(harmed: Any, broker: KafkaBroker, topic: str, kind: str, version: int) -> None:
+    query = harmed(kind, "parquet", "changelog", broker=broker, topic=topic)
+    query.lose(version)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
