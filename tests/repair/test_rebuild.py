@@ -164,9 +164,10 @@ def _list_versions(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def harmed(sparks: Sparks, spark_of: Any, java: Java, spark_jars: tuple[Path, ...], tmp_path: Path) -> Any:
-    def make(kind: str, sink: str, form: str, **more: Any) -> Harmed:
+    def make(kind: str, sink: str, form: str, version: str = "4.2.0", **more: Any) -> Harmed:
         conf = {"spark.sql.shuffle.partitions": "2", **FORMATS[form]}
-        query = Harmed(sparks.of("4.2.0"), spark_of("4.2.0"), java, spark_jars, tmp_path, kind, sink, conf, **more)
+        jars = spark_jars if version == "4.2.0" else ()
+        query = Harmed(sparks.of(version), spark_of(version), java, jars, tmp_path, kind, sink, conf, **more)
         query.begin()
         return query
 
@@ -220,6 +221,16 @@ def test_what_does_not_run_as_it_ran_is_not_brought(harmed: Any) -> None:
 def test_every_operator_and_store(harmed: Any, kind: str, form: str, version: int) -> None:
     sink = {"totals": "foreachBatch", "distinct": "delta"}.get(kind, "parquet")
     query = harmed(kind, sink, form)
+    query.lose(version)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("spark", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
+@pytest.mark.parametrize(("kind", "form", "version"), [("leftOuter", "hdfs", 4), ("distinct within", "changelog", 0)])
+def test_other_versions_of_spark(harmed: Any, spark: str, kind: str, form: str, version: int) -> None:
+    query = harmed(kind, "parquet", form, spark)
     query.lose(version)
     lastgood.apply(query.rebuild(), driver_is_dead=True)
     query.finish()

@@ -70,9 +70,9 @@ def rebuild(
         silent = SilentCheckpoint.of(found, choose_replay(found.seen, found.spark), make_id(read_clock_ms()))
         _require_accepted(found, silent.replay, options)
         _list_grounds(found, silent)
-        folder = name_agent_folder(f"rebuild-{silent.id}")
+        folder = name_agent_folder("rebuild")
         launch = prepare_silent(command, env, folder, location)
-        log = platformdirs.user_log_path("lastgood") / f"rebuild-{silent.id}.log"
+        log = platformdirs.user_log_path("lastgood") / "rebuild.log"
         try:
             silent.clear_older()
             tell("copying what the first batch begins with")

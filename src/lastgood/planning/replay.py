@@ -38,8 +38,8 @@ from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.sources.files.facts import FileState
 
 _SAME: Final = (
-    "the assumption that the query makes the same of the same rows: by no table that has changed since, no look-up"
-    " elsewhere, no random number"
+    "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
+    " table that has changed since, no look-up elsewhere, no random number"
 )
 _PRESENT: Final = FileState.PRESENT
 
@@ -227,9 +227,7 @@ def _require_kafka(standing: Standing, source_id: str, start: SourceOffset | Non
                     standing,
                     "Kafka does not have what is to be read again",
                     subject=f"source {source_id}: {topic}/{partition}",
-                    found="its earliest offset is not known"
-                    if earliest is None
-                    else f"its earliest offset is {earliest}",
+                    found=f"its earliest offset is {'not known' if earliest is None else earliest}",
                     expected=f"{at}, where the batches begin that would run again",
                 )
         is_compacted = None if told is None else told.is_compacted

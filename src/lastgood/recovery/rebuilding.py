@@ -138,9 +138,8 @@ class SilentCheckpoint:
         Raises:
             RebuildDivergedError: it did not, or was not committed.
         """
-        raw = self.storage.read(self.root / f"{COMMITS}/{batch}", limit=LOG_BYTES_MAX)
-        made = None if raw is None else parse_commit_entry(raw)
-        if not isinstance(made, CommitEntry):
+        made = self._read_made(batch)
+        if made is None:
             raise self._refuse(batch, "it was not committed", "a commit")
         before = self.read_log(COMMITS, batch)
         known = None if before is None else parse_commit_entry(before)
@@ -205,15 +204,16 @@ class SilentCheckpoint:
         """The commits of the batches, where these name versions of the state."""
         for batch in self.replay.batches:
             path = f"{COMMITS}/{batch}"
-            raw = self.storage.read(self.root / path, limit=LOG_BYTES_MAX)
-            entry = None if raw is None else parse_commit_entry(raw)
-            is_there = self.storage.stat(self.query.location / path) is not None
-            if (
-                isinstance(entry, CommitEntry)
-                and entry.state_unique_ids
-                and (is_there or batch == self.replay.ends - 1)
-            ):
+            is_wanted = self.storage.stat(self.query.location / path) is not None or batch == self.replay.ends - 1
+            entry = self._read_made(batch) if is_wanted else None
+            if entry is not None and entry.state_unique_ids:
                 yield path, entry.to_bytes()
+
+    def _read_made(self, batch: int) -> CommitEntry | None:
+        """The commit that a batch has made; None if it made none."""
+        raw = self.storage.read(self.root / f"{COMMITS}/{batch}", limit=LOG_BYTES_MAX)
+        entry = None if raw is None else parse_commit_entry(raw)
+        return entry if isinstance(entry, CommitEntry) else None
 
     def _list_state(self) -> Iterator[str]:
         """The files of the version with which the batches begin, and what is noted down of the state."""

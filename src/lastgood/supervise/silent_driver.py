@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -142,6 +143,8 @@ class SilentDriver:
         # Safe: all that it has written lies beside the checkpoint, and each batch that was answered is committed there.
         self._child.kill()
         self._output.finish()
+        # Safe: a folder of this run alone; what was asked and answered there is done.
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _show(error: str) -> str:
