@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -79,6 +80,8 @@ class Writer:
     def start(self, *args: Any, **kwargs: Any) -> Query:
         assert not args
         assert not kwargs
+        if not self.errors:
+            raise SystemExit  # the process is ended, which a thread is here
         self.started.append(dict(self.told))
         return Query(self.errors.pop(0))
 
@@ -94,21 +97,33 @@ def muted(tmp_path: Path) -> type[Any]:
     return kind
 
 
+def _ask(folder: Path, number: int, below: str) -> None:
+    draft = folder / "draft"
+    draft.write_text(json.dumps({"below": below}))
+    draft.replace(folder / silent.name_turn(number))
+
+
 @pytest.mark.parametrize("begin", ["start", "toTable"])
 def test_query_runs_beside_its_checkpoint_without_its_sink_once_for_each_turn(
     muted: Any, tmp_path: Path, begin: str
 ) -> None:
     writer = muted().format("parquet").trigger(processingTime="1 second").option("checkpointLocation", "/lake/chk")
-    threading.Thread(target=getattr(writer, begin), args=("target", "delta", "complete"), daemon=True).start()
+
+    def run() -> None:
+        with contextlib.suppress(SystemExit):
+            getattr(writer, begin)("target", "delta", "complete")
+
+    application = threading.Thread(target=run)
+    application.start()
     answers = []
     for number, below in enumerate((".lastgood/rebuilt/1", ".lastgood/rebuilt/2")):
-        draft = tmp_path / "draft"
-        draft.write_text(json.dumps({"below": below}))
-        draft.replace(tmp_path / silent.name_turn(number))
+        _ask(tmp_path, number, below)
         answer = tmp_path / silent.name_answer(number)
         while not answer.exists():
             pass
         answers.append(json.loads(answer.read_text())["error"])
+    _ask(tmp_path, 2, "")
+    application.join()
     assert answers == [None, "it broke"]
     assert [each["checkpointLocation"] for each in muted.started] == [
         "/lake/chk.lastgood/rebuilt/1",
