@@ -74,7 +74,7 @@ def rebuild(
 
     Each batch has to come to the watermark to which it had come when it ran first; else it ends, and says so. The
     sources have to have what these batches read, which is asked before. What cannot be seen is said in the plan: that
-    the query makes the same of the same rows.
+    the application is the one that ran them, and makes the same of the same rows.
 
     The plan that is saved brings the state that was made, and repairs whatever else is to be repaired, as that of
     lastgood plan. Until it is applied nothing of the query has changed.
@@ -84,9 +84,9 @@ def rebuild(
     lastgood rebuild orders                    COMMAND, sink and Kafka from [pipeline.orders] of lastgood.toml
     lastgood apply plan-20261127-101500-1a2b.json --driver-is-dead
 
-    Exit codes: 0 saved, also if something has still to be accepted; 2 usage; 20 no checkpoint; 57 refused, and why;
-    72 COMMAND cannot be started; 85 the application did not run a batch; 86 a batch came to something else; 10-13
-    storage; 130 Ctrl-C, and what was made is removed.
+    Exit codes: 0 saved; 2 usage; 20 no checkpoint; 51 the plan would cost what is not accepted, and nothing was run; 57
+    refused, and why; 72 COMMAND cannot be started; 73 another lastgood holds the checkpoint; 85 the application did not
+    run a batch; 86 a batch came to something else; 10-13 storage; 130 Ctrl-C, and what was made is removed.
     """
     from lastgood.operations.rebuild import rebuild as operation
     from lastgood.recovery.plans import PlanOptions

@@ -65,11 +65,9 @@ def rebuild(
         )
     env = _make_environment(environment, pipeline)
     location = target.location
+    _choose(target, options)  # where there is nothing to be done, nothing is written either
     with hold_checkpoint(str(location), locate_lock_file(location), HoldReason.REBUILD):
-        found = _look(target, options)
-        silent = SilentCheckpoint.of(found, choose_replay(found.seen, found.spark), make_id(read_clock_ms()))
-        _require_accepted(found, silent.replay, options)
-        _list_grounds(found, silent)
+        silent = _choose(target, options)
         folder = name_agent_folder("rebuild")
         launch = prepare_silent(command, env, folder, location)
         log = platformdirs.user_log_path("lastgood") / "rebuild.log"
@@ -93,6 +91,15 @@ def _make_environment(environment: Mapping[str, str] | None, pipeline: Pipeline 
         env |= pipeline.env
     env.pop(TEXT_VARIABLE, None)  # the application signs nothing
     return env
+
+
+def _choose(target: Target, options: PlanOptions) -> SilentCheckpoint:
+    """What is to run again, of a query of which all is known that can be known before."""
+    found = _look(target, options)
+    silent = SilentCheckpoint.of(found, choose_replay(found.seen, found.spark), make_id(read_clock_ms()))
+    _require_accepted(found, silent.replay, options)
+    _list_grounds(found, silent)
+    return silent
 
 
 def _look(target: Target, options: PlanOptions) -> OpenQuery:
