@@ -180,13 +180,14 @@ class SilentCheckpoint:
         for name in list(self.storage.names(rebuilds) or ()):
             other = name.removesuffix("/")
             if is_id(other) and other != self.id:
-                self._clear(rebuilds / other)
+                self._clear(rebuilds / other / REBUILT_CHECKPOINT)
 
-    def _clear(self, folder: Location) -> None:
-        for entry in list(self.storage.walk(folder) or ()):
-            # Safe: it lies in the folder of a rebuild, and none runs but ours, which holds the checkpoint; all of it
-            # are copies, or state that was made to be brought, and the state in its place is brought by no plan of it.
-            self.storage.remove(folder / entry.name)
+    def _clear(self, root: Location) -> None:
+        for folder in (root / STATE, root):  # a walk goes only so deep
+            for entry in list(self.storage.walk(folder) or ()):
+                # Safe: it lies in the folder of a rebuild, and none runs but ours, which holds the checkpoint; all of
+                # it are copies, or state that was made to be brought, and is in its place if it was.
+                self.storage.remove(folder / entry.name)
 
     def _list_made(self) -> Iterator[tuple[str, int]]:
         """What the batches have made of the state, and what they noted down of it where that was not copied."""
