@@ -64,7 +64,7 @@ def rebuild(
     output: Path | None,
     output_format: str,
 ) -> int:
-    r"""Make state that cannot be loaded anew, exactly, whatever the operators are; and plan how it is brought.
+    r"""Make state that cannot be loaded anew, by the batches that have made it; and plan how it is brought.
 
     A file of the state is gone or damaged, and Spark cannot go on. The batches since the newest version of the state
     that can be loaded run again, one after another, as they were planned: the same ranges, the same watermark, the same
@@ -74,7 +74,8 @@ def rebuild(
 
     Each batch has to come to the watermark to which it had come when it ran first; else it ends, and says so. The
     sources have to have what these batches read, which is asked before. What cannot be seen is said in the plan: that
-    the application is the one that ran them, and makes the same of the same rows.
+    the application is the one that ran them, and makes the same of the same rows. Where dropDuplicatesWithinWatermark
+    is in it, that is not surely so, and the plan is lossy.
 
     The plan that is saved brings the state that was made, and repairs whatever else is to be repaired, as that of
     lastgood plan. Until it is applied nothing of the query has changed.

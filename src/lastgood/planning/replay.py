@@ -39,7 +39,7 @@ from lastgood.sources.files.facts import FileState
 
 _SAME: Final = (
     "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
-    " table that has changed since, no look-up elsewhere, no random number"
+    " table that has changed since, no look-up elsewhere, no random number, and no order of rows within a batch"
 )
 _PRESENT: Final = FileState.PRESENT
 

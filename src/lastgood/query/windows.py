@@ -112,12 +112,17 @@ def _ask_operator(operator: StateOperator, judge: Callable[[str, Sequence[dict[s
     path, schema = f"state/{operator.operator}/0/_metadata/schema", operator.schema
     if schema is None or not schema.families:
         return Told(is_so=None, because=f"{path} cannot be read")
-    family = schema.families[0]
-    keys, values = list_fields(family.key) or [], list_fields(family.value) or []
-    names = {str(field.get("name")) for field in values}
-    if not _OF_OTHER_OPERATORS.isdisjoint(names):
+    keys = list_fields(schema.families[0].key) or []
+    if not _OF_OTHER_OPERATORS.isdisjoint(list_value_names(operator)):
         return Told(is_so=False, because=f"{path} is of no aggregation")
     return judge(path, keys)
+
+
+def list_value_names(operator: StateOperator) -> set[str]:
+    """Names of the columns that an operator keeps under a key; empty if nothing tells."""
+    if operator.schema is None or not operator.schema.families:
+        return set()
+    return {str(field.get("name")) for field in list_fields(operator.schema.families[0].value) or []}
 
 
 def _is_windowed_by_keys(path: str, keys: Sequence[dict[str, Json]]) -> Told:

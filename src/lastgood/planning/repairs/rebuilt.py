@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from lastgood.checkpoint.state import State
 from lastgood.planning.draft import Edit
+from lastgood.planning.price import Guarantee
 from lastgood.planning.repairs.repair import Renewal, Repair, Work
 from lastgood.planning.steps import BringStep, MoveStep
 from lastgood.query.observation import RebuiltState
+from lastgood.query.windows import list_value_names
 
+_WITHIN = "dedupeWithinWatermark"
+_EXPIRY = "expiresAtMicros"
 _WHY = "made anew by the query's own batches, without a sink"
 
 
@@ -16,7 +23,23 @@ def bring_rebuilt_state(work: Work) -> Work:
     if rebuilt is None:
         return work
     edits = tuple(Edit(path, raw, "it names the versions that were made anew") for path, raw in rebuilt.commits.items())
-    return work.with_repair(Repair(edits, rests_on=rebuilt.rests_on, renewal=_make_renewal(work, rebuilt)))
+    by_order = tuple(_list_by_order(rebuilt.state))
+    word = Guarantee.LOSSY if by_order else Guarantee.EXACTLY_ONCE
+    repair = Repair(edits, word, (*by_order, *rebuilt.rests_on), renewal=_make_renewal(work, rebuilt))
+    return work.with_repair(repair)
+
+
+def _list_by_order(state: State) -> Iterator[str]:
+    """Operators whose state goes by the order of rows within a batch, which no plan tells; one line each.
+
+    `dropDuplicatesWithinWatermark` keeps, for each key, until when it counts: from the time of the row that came first.
+    """
+    for operator in state.operators:
+        if operator.name == _WITHIN or (operator.name is None and _EXPIRY in list_value_names(operator)):
+            yield (
+                f"state/{operator.operator} drops duplicates within a watermark: which of several rows of one key was"
+                " the first of a batch is not written down, and until when the key counts goes by the time of that row"
+            )
 
 
 def _make_renewal(work: Work, rebuilt: RebuiltState) -> Renewal:
