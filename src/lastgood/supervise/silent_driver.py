@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +26,8 @@ from lastgood.visible import shorten
 _LOOK_SECONDS = 0.02
 _PYTHON_MINIMUM = (3, 9)
 _GRACE_SECONDS = 5.0
+_ISOLATED = re.compile(r"-[a-zA-Z]*[IES][a-zA-Z]*")
+"""Options of Python by which it leaves out PYTHONPATH, or what is found there of itself."""
 _ERROR_MAX = 2_000
 
 
@@ -50,6 +54,15 @@ def prepare_silent(
         UsageError: whether its driver could be muted is not known.
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
     """
+    unseen = _find_unseen(command)
+    if unseen is not None:
+        raise UsageError(
+            "the query could not be run without its sink: lastgood would not be in its driver",
+            subject=command[0],
+            found=unseen,
+            expected="a driver on this machine, in a Python that goes by PYTHONPATH",
+            effect="nothing was run",
+        )
     launch = prepare_launch(command, environment)
     if launch.python is None or launch.python.version < _PYTHON_MINIMUM:
         raise UsageError(
@@ -60,6 +73,21 @@ def prepare_silent(
         )
     launch = instrument(launch, folder)
     return replace(launch, env={**launch.env, VARIABLE: str(checkpoint)})
+
+
+def _find_unseen(command: Sequence[str]) -> str | None:
+    """The words by which the driver of a command would not find the agent; None if there are none."""
+    words = list(command[1:])
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--deploy-mode" and following == "cluster":
+            return "--deploy-mode cluster"
+        if word in ("--deploy-mode=cluster", "spark.submit.deployMode=cluster"):
+            return word
+    is_submit = Path(command[0]).name.startswith("spark-")
+    for word in itertools.takewhile(lambda each: each.startswith("-"), () if is_submit else words):
+        if _ISOLATED.fullmatch(word):
+            return f"python {word}"
+    return None
 
 
 class SilentDriver:
