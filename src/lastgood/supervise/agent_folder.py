@@ -15,6 +15,7 @@ import psutil
 from lastgood.process.driver import Launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
+from lastgood.spark.agent.silent import VARIABLE
 from lastgood.storage.rights import make_private
 from lastgood.supervise.events import Event, Noticed
 
@@ -34,7 +35,9 @@ def instrument(launch: Launch, folder: Path) -> Launch:
         path = str(SITE_FOLDER)
     else:
         path = f"{SITE_FOLDER}{os.pathsep}{inherited}"
-    return replace(launch, env={**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)})
+    env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
+    env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
+    return replace(launch, env=env)
 
 
 def make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
