@@ -171,6 +171,7 @@ def test_who_holds_a_checkpoint_is_called_what_it_is(checkpoint: Path, work: Hol
         HoldReason.RUN: "lastgood run",
         HoldReason.APPLY: "lastgood apply or recover",
         HoldReason.UNDO: "lastgood undo",
+        HoldReason.REBUILD: "lastgood rebuild",
     }
     assert words[work] in refused["sentence"]
 

@@ -152,7 +152,7 @@ def test_damage_to_the_state_is_told_as_each_spark_takes_it(row: Row, tmp_path: 
         assert (restart.outcome, restart.leaves_orphan) == (Outcome.FAILS, True), spark
         assert (restart.sink_called, restart.error) == (SinkCalled.MAYBE, error), spark
         assert set(bad(found)) == {row.told}, spark
-        assert found.findings[0].next == "lastgood inspect /chk --state"
+        assert found.findings[0].next == "lastgood rebuild /chk -- COMMAND"
 
 
 @pytest.mark.parametrize(("kind", "error", "repaired"), [(CHANGELOG, "FileNotFoundException", True)])

@@ -55,7 +55,7 @@ OTHERS = ("lab/", "testing/", "demo/", "spark/agent/site/")
 """Folders of programs that work in what they have made themselves."""
 THEIR_OWN = {
     "bundle/archive.py": "the bundle that was named",
-    "cli/plan.py": "the file of `-o`",
+    "cli/repair.py": "the file of `-o`",
     "cli/report.py": "the file of `-o`",
     "cli/streams.py": "/dev/null",
     "ledger/store.py": "the ledger that was named",
@@ -85,6 +85,7 @@ THEIR_OWN = {
     "sources/kafka/config.py": "the file of `--kafka-config`, and those that it names",
     "spark/agent/driver.py": "/proc, and the folder that the supervisor has named",
     "spark/agent/files.py": "a folder that it is given open",
+    "spark/agent/silent.py": "the folder that the supervisor has named",
     "spark/audit_job.py": "the question of `verify`",
     "spark/kafka.py": "the file that says where to start, which the application has named",
     "spark/proof_job.py": "the question of `prove`",
@@ -92,6 +93,7 @@ THEIR_OWN = {
     "storage/hdfs.py": "HADOOP_CONF_DIR",
     "supervise/agents.py": "the folder of this run's agents",
     "settings/config.py": "the configuration",
+    "supervise/silent_driver.py": "the folder of this run's agent",
     "supervise/output.py": "the log of the application that this user has named",
     "settings/ownership.py": "whose the configuration is",
     "storage/writing.py": "places that the tree has told",

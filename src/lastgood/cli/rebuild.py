@@ -77,8 +77,8 @@ def rebuild(
     the application is the one that ran them, and makes the same of the same rows. Where dropDuplicatesWithinWatermark
     is in it, that is not surely so, and the plan is lossy.
 
-    The plan that is saved brings the state that was made, and repairs whatever else is to be repaired, as that of
-    lastgood plan. Until it is applied nothing of the query has changed.
+    The plan that is saved brings the state that was made, and repairs whatever else is to be repaired. Until it is
+    applied nothing of the query has changed.
 
     \b
     lastgood rebuild /data/chk/orders --sink delta:/data/orders --kafka broker:9092 -- python orders.py

@@ -39,9 +39,9 @@ each version after that. One of these files is not there.
 The batch is planned before its tasks find that out, so each failed start leaves an orphan behind. Spark 4.1 and later
 can go past a broken snapshot to an older one, if all changes since are still there.
 
-State lives nowhere else. It comes back from a copy of the checkpoint, or it is made anew: `lastgood plan --goal
-recompute` from the sources, where the query is one aggregation; for any other query `lastgood rebuild`, which lets its
-own batches run again without its sink.""",
+State lives nowhere else. It comes back from a copy of the checkpoint, or it is made anew. Where the query is one
+aggregation, `lastgood plan CHECKPOINT --goal recompute` does that from the sources. For any other query `lastgood
+rebuild CHECKPOINT -- COMMAND` lets its own batches run again, without its sink.""",
 )
 STATE_PARTITION_MISSING = Condition(
     "STATE_PARTITION_MISSING",
