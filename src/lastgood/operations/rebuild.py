@@ -80,8 +80,10 @@ def rebuild(
             tell("planning how it is brought")
             grounds = _list_grounds(_look(target, options), silent)  # what the batches have read was there to the end
             return make_plan(target, options, rebuilt=silent.collect(grounds), tell=tell)
-        except BaseException:
-            silent.clear()  # nobody would bring it
+        except (
+            BaseException
+        ):  # whatever it is, Ctrl-C among it: it is raised again, and nobody would bring what was made
+            silent.clear()
             raise
 
 
@@ -134,6 +136,4 @@ def _run_batches(silent: SilentCheckpoint, driver: SilentDriver, tell: Callable[
 
 
 def _list_grounds(found: OpenQuery, silent: SilentCheckpoint) -> tuple[str, ...]:
-    plans = silent.read_plans()
-    before = plans.get(silent.replay.begins - 1)
-    return list_grounds(found.seen, found.spark, silent.replay, before, plans[silent.replay.ends - 1])
+    return list_grounds(found.seen, found.spark, silent.replay, silent.read_plans())

@@ -25,23 +25,29 @@ from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.resume import foresee_start, repair_all
 from lastgood.planning.losses import find_beginnings
-from lastgood.planning.pricing import list_files_between
+from lastgood.planning.pricing import find_ends
+from lastgood.planning.read_again import find_files, list_files_in_doubt, require_kept
 from lastgood.planning.repairs.repair import Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation, RebuiltState
 from lastgood.query.prediction.skipping import find_version_loaded
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.replays import find_replay_start, list_batches_planned, list_sound_versions
-from lastgood.query.source_logs import is_whole
+from lastgood.query.replays import (
+    find_replay_start,
+    list_batches_of_replay,
+    list_batches_planned,
+    list_sound_versions,
+    list_starts,
+)
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.sources.files.facts import FileState
+from lastgood.sources.kafka.facts import PartitionFacts
 
 _SAME: Final = (
     "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
     " table that has changed since, no look-up elsewhere, no random number, and no order of rows within a batch"
 )
-_PRESENT: Final = FileState.PRESENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,7 @@ def choose_replay(observed: Observation, spark: SparkVersion) -> Replay:
     known = list_batches_planned(observed)
     begins = find_replay_start(loadable, needed, known)
     if begins is None:
-        newest = max((version for version in loadable if version < needed), default=0)
-        missing = [number for number in range(max(newest - 1, 0), needed) if number not in known]
+        missing = sorted(list_batches_of_replay(max(list_starts(loadable, needed)), needed) - known)
         raise refuse(
             done.began,
             "plans of batches that would have to run again are gone",
@@ -114,12 +119,13 @@ def _require_own_plans(standing: Standing, batches: range) -> None:
             found=f"{standing.observed.rewritten[anew[0]]} has written it",
             expected="plans as Spark has written them",
         )
-    stale = [each for each in find_stale_snapshots(standing.checkpoint) if each.version <= batches.start]
-    if stale:
+    for each in find_stale_snapshots(standing.checkpoint):
+        if each.version > batches.start:
+            continue  # it is set aside
         raise refuse(
             standing,
             "a snapshot of the state is of a time that the logs have given up",
-            subject=stale[0].path,
+            subject=each.path,
             expected="state that goes with the logs",
             next=standing.observed.command("plan"),
         )
@@ -146,13 +152,13 @@ def _foresee_whole_state(checkpoint: Checkpoint) -> State:
 
 def _foresee_operator(operator: StateOperator, stores: list[tuple[int, str]], planned: int) -> StateOperator:
     kind = StateFileKind.SNAPSHOT if operator.is_hdfs_backed else StateFileKind.ZIP
-    files = tuple(StateFile(version, kind) for version in (planned, planned + 1) if version > 0)
+    files = tuple(StateFile(version, kind) for version in range(max(planned, 1), planned + 2))
     made = tuple(StateStore(operator.operator, partition, name, files) for partition, name in stores)
     return replace(operator, stores=made)
 
 
 def list_grounds(
-    observed: Observation, spark: SparkVersion, replay: Replay, before: OffsetEntry | None, last: OffsetEntry
+    observed: Observation, spark: SparkVersion, replay: Replay, plans: Mapping[int, OffsetEntry]
 ) -> tuple[str, ...]:
     """On what it rests that what the batches read is there as it was; one line each.
 
@@ -160,33 +166,36 @@ def list_grounds(
         observed: The query.
         spark: The version that will run it.
         replay: What is to run again.
-        before: The plan of the batch before the first of them; None: it is the first of all.
-        last: The plan of the last of them.
+        plans: Of each of its batches, and of the one before the first of them, if there is one.
 
     Raises:
         RepairRefusedError: it is not, or nobody can tell.
     """
     standing = Standing.of(observed, spark)
+    begin = "the beginning of the query, without any state"
     if replay.begins:
         begin = f"version {replay.begins} of the state, which can be loaded"
-    else:
-        begin = "the beginning of the query, without any state"
     lines = [
         f"{begin}; from there {name_batches(replay.batches)} ran again in Spark as planned, without a sink",
         _SAME,
     ]
     _require_same_topics(standing)
-    for line in last.sources:
-        lines += _list_grounds_of(standing, replay, line, before)
+    before = dict(find_beginnings(standing))
+    if replay.begins:
+        before = find_ends(plans[replay.begins - 1])
+    for batch in replay.batches:
+        for line in plans[batch].sources:
+            lines += _list_grounds_of(standing, line, before.get(line.source_id))
+        before = find_ends(plans[batch])
     return tuple(dict.fromkeys(lines))
 
 
-def _list_grounds_of(standing: Standing, replay: Replay, line: SourceLine, before: OffsetEntry | None) -> Iterator[str]:
+def _list_grounds_of(standing: Standing, line: SourceLine, start: SourceOffset | None) -> Iterator[str]:
+    """Of what one batch has read of one source."""
     end = line.offset
     if isinstance(end, KafkaOffset):
-        yield from _require_kafka(standing, line.source_id, _find_start(standing, line.source_id, before), end)
+        yield from _require_kafka(standing, line.source_id, start, end)
     elif isinstance(end, FileOffset):
-        start = _find_start(standing, line.source_id, before)
         begin = start.log_offset if isinstance(start, FileOffset) else BEFORE_FIRST_FILE.log_offset
         _require_files(standing, line.source_id, range(begin + 1, end.log_offset + 1))
     elif not isinstance(end, VoidOffset) and not standing.observed.source_replays:
@@ -199,13 +208,6 @@ def _list_grounds_of(standing: Standing, replay: Replay, line: SourceLine, befor
         )
 
 
-def _find_start(standing: Standing, source_id: str, before: OffsetEntry | None) -> SourceOffset | None:
-    if before is None:
-        return find_beginnings(standing).get(source_id)
-    line = before.source(source_id)
-    return None if line is None else line.offset
-
-
 def _require_kafka(standing: Standing, source_id: str, start: SourceOffset | None, end: KafkaOffset) -> Iterator[str]:
     """See that Kafka was asked, and has every record of what is to be read again."""
     facts = standing.kafka
@@ -216,44 +218,43 @@ def _require_kafka(standing: Standing, source_id: str, start: SourceOffset | Non
             expected="a broker that answers",
             next=standing.observed.asked.about(standing.observed.location).make_rebuild_command("--kafka", "SERVERS"),
         )
-    topics: Mapping[str, Mapping[int, int]] = start.topics if isinstance(start, KafkaOffset) else {}
+    starts: Mapping[str, Mapping[int, int]] = start.topics if isinstance(start, KafkaOffset) else {}
     for topic, ends in end.topics.items():
-        told = facts.topics.get(topic)
+        served = facts.topics[topic].partitions if topic in facts.topics else {}
         for partition, until in ends.items():
-            at = topics.get(topic, {}).get(partition, 0)
-            earliest = None if told is None or partition not in told.partitions else told.partitions[partition].earliest
-            if at < until and (earliest is None or earliest > at):
-                raise refuse(
-                    standing,
-                    "Kafka does not have what is to be read again",
-                    subject=f"source {source_id}: {topic}/{partition}",
-                    found=f"its earliest offset is {'not known' if earliest is None else earliest}",
-                    expected=f"{at}, where the batches begin that would run again",
-                )
-        is_compacted = None if told is None else told.is_compacted
-        if is_compacted:
-            raise refuse(
-                standing,
-                "a topic is compacted: records that batches have read may be gone from its middle",
-                subject=topic,
-                found="cleanup.policy=compact",
-                expected="a topic that keeps every record until it expires",
+            at = starts.get(topic, {}).get(partition, 0)
+            _require_range(
+                standing, f"source {source_id}: {topic}/{partition}", range(at, until), served.get(partition)
             )
-        if is_compacted is None:
-            yield f"the assumption that {topic} is not compacted: its settings are not known"
+    yield from require_kept(standing, facts, end.topics)
+
+
+def _require_range(standing: Standing, where: str, wanted: range, served: PartitionFacts | None) -> None:
+    """See that a partition has all offsets of a range; of an empty one nothing is wanted."""
+    if not wanted:
+        return
+    earliest, latest = (None, None) if served is None else (served.earliest, served.latest)
+    if earliest is None or latest is None:
+        found = "what it has is not known"
+    elif earliest <= wanted.start and wanted.stop <= latest:
+        return
+    else:
+        found = f"it has [{earliest}, {latest})"
+    raise refuse(
+        standing,
+        "Kafka does not have what is to be read again",
+        subject=where,
+        found=found,
+        expected=f"[{wanted.start}, {wanted.stop}), which a batch has read",
+    )
 
 
 def _require_files(standing: Standing, source_id: str, entries: range) -> None:
     """See that each file of these entries of a source's log is there as it was."""
-    checkpoint, told = standing.checkpoint, standing.observed.repair.files_read.get(source_id, ())
-    files = [each for each in told if each.file.log_id in entries]
-    wrong = [each.because or f"{each.file.path} is {each.state.value}" for each in files if each.state is not _PRESENT]
-    looked_at = {each.file.path for each in files}
-    named = list_files_between(checkpoint, source_id, entries.start - 1, entries.stop - 1)
-    wrong += [f"{path} was not looked at" for path in named if path not in looked_at]
-    log = next((each for each in checkpoint.sources if each.name == source_id), None)
-    if log is None or not is_whole(log):
-        wrong.append(f"sources/{source_id} does not hold every entry")
+    wrong = list_files_in_doubt(standing, source_id, entries)
+    for each in find_files(standing, source_id, entries):
+        if each.state in (FileState.CHANGED, FileState.MISSING):
+            wrong.append(f"{each.file.path} is {each.state.value}")
     if wrong:
         raise refuse(
             standing,

@@ -5,15 +5,15 @@ A plan holds all that decides what a batch makes of the state: what it reads, it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.layout import OFFSETS, parse_batch
 from lastgood.checkpoint.state import Loads, State, find_unique_ids
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.skipping import find_version_loaded
 
 
-def find_replay_start(loadable: Iterable[int], needed: int, known: Collection[int]) -> int | None:
+def find_replay_start(loadable: Iterable[int], needed: int, known: set[int]) -> int | None:
     """The newest version of the state from which every batch up to the one that needs it can run again.
 
     Args:
@@ -22,15 +22,22 @@ def find_replay_start(loadable: Iterable[int], needed: int, known: Collection[in
         known: Batches whose plans are there, in the checkpoint or in the mirror.
 
     Returns:
-        The version, which is also the number of the first batch that runs again; None if plans are missing for all.
+        The version, which is also the number of the first batch that runs again; None: for each of them plans are gone.
     """
-    before = sorted((version for version in (*loadable, 0) if version < needed), reverse=True)
-    return next((version for version in before if _has_plans(version, needed, known)), None)
+    for version in sorted(list_starts(loadable, needed), reverse=True):
+        if list_batches_of_replay(version, needed) <= known:
+            return version
+    return None
 
 
-def _has_plans(begins: int, ends: int, known: Collection[int]) -> bool:
-    """Whether all are there, and that of the batch before, which says where the first of them begins."""
-    return all(number in known for number in range(max(begins - 1, 0), ends))
+def list_starts(loadable: Iterable[int], needed: int) -> set[int]:
+    """The versions before the one that is needed from which batches could run again, if their plans are there."""
+    return {0, *(version for version in loadable if version < needed)}
+
+
+def list_batches_of_replay(begins: int, ends: int) -> set[int]:
+    """The batches whose plans it takes: of each that runs, and of the one before, which says where the first begins."""
+    return set(range(max(begins - 1, 0), ends))
 
 
 def can_rebuild(observed: Observation) -> bool:
@@ -46,7 +53,8 @@ def list_sound_versions(observed: Observation) -> set[int]:
     state = observed.checkpoint.state
     if state is None:
         return set()
-    return {version for version in state.loadable if observed.unsound.keys().isdisjoint(list_files_of(state, version))}
+    unsound = observed.unsound.keys()
+    return {version for version in state.loadable if unsound.isdisjoint(list_files_of(state, version))}
 
 
 def list_files_of(state: State, version: int) -> Iterator[str]:
@@ -59,6 +67,6 @@ def list_files_of(state: State, version: int) -> Iterator[str]:
 
 def list_batches_planned(observed: Observation) -> set[int]:
     """Batches whose plans are there, in the checkpoint or, as far as it was read, in the mirror."""
-    paths = [*observed.repair.mirror, *(copy.path for copy in observed.copies)]
-    names = (path.removeprefix(f"{OFFSETS}/") for path in paths if path.startswith(f"{OFFSETS}/"))
-    return {*observed.checkpoint.offsets.ids, *(int(name) for name in names if name.isdecimal())}
+    copied = {parse_batch(path, OFFSETS) for path in observed.repair.mirror}
+    copied |= {parse_batch(copy.path, OFFSETS) for copy in observed.copies}
+    return {*observed.checkpoint.offsets.ids, *(copied - {None})}

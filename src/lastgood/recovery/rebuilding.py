@@ -160,8 +160,8 @@ class SilentCheckpoint:
         location, version = self.query.location, self.replay.begins
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
-        later = (path for path in there if (parse_state_version(path) or 0) > version)
-        gone = frozenset(path for path in (*later, *(each for each in there if each in files)))
+        later = {path for path in there if (parse_state_version(path) or 0) > version}
+        gone = frozenset(later | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
         then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -83,8 +82,11 @@ def _find_unseen(command: Sequence[str]) -> str | None:
             return "--deploy-mode cluster"
         if word in ("--deploy-mode=cluster", "spark.submit.deployMode=cluster"):
             return word
-    is_submit = Path(command[0]).name.startswith("spark-")
-    for word in itertools.takewhile(lambda each: each.startswith("-"), () if is_submit else words):
+    if Path(command[0]).name.startswith("spark-"):
+        return None
+    for word in words:
+        if not word.startswith("-"):
+            return None  # from here on they are the application's own
         if _ISOLATED.fullmatch(word):
             return f"python {word}"
     return None

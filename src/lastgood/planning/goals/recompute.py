@@ -56,7 +56,8 @@ from lastgood.planning.pinned_confs import (
     replace_pinned,
 )
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.pricing import choose_weakest, list_files_between
+from lastgood.planning.pricing import choose_weakest
+from lastgood.planning.read_again import find_files, list_files_in_doubt, require_kept
 from lastgood.planning.repairs.lost import restore_lost_logs
 from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse
 from lastgood.planning.standing import Standing
@@ -67,7 +68,6 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.refills import is_refill
 from lastgood.query.sinks import NONE
-from lastgood.query.source_logs import is_whole
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.query.windows import can_make_anew, is_state_lost
 from lastgood.sources.files.facts import FileFacts, FileState
@@ -456,18 +456,7 @@ def _require_kept(standing: Standing, end: KafkaOffset) -> Iterator[str]:
             effect="with an empty state the query would stand still, or lose windows",
             next=standing.observed.make_plan_command("--kafka", "SERVERS"),
         )
-    for topic in end.topics:
-        is_compacted = facts.topics[topic].is_compacted if topic in facts.topics else None
-        if is_compacted:
-            raise refuse(
-                standing,
-                "a topic is compacted: records that open windows hold may be gone from its middle",
-                subject=topic,
-                found="cleanup.policy=compact",
-                expected="a topic that keeps every record until it expires",
-            )
-        if is_compacted is None:
-            yield f"the assumption that {topic} is not compacted: its settings are not known"
+    yield from require_kept(standing, facts, end.topics)
 
 
 def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[FileFacts, ...]:
@@ -477,15 +466,7 @@ def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[File
         RepairRefusedError: of one that is not known.
     """
     standing, source_id = work.standing, line.source_id
-    logs = {log.name: log for log in standing.checkpoint.sources}
-    told = work.facts.files_read.get(source_id, ())
-    files = [each for each in told if each.file.log_id in entries]
-    unknown = [f"{each.file.path}: {each.because}" for each in files if each.state is FileState.UNKNOWN]
-    named = list_files_between(standing.checkpoint, source_id, entries.start - 1, entries.stop - 1)
-    looked_at = {each.file.path for each in files}
-    unknown += [f"{path}: it was not looked at" for path in named if path not in looked_at]
-    if source_id not in logs or not is_whole(logs[source_id]):
-        unknown.append(f"sources/{source_id} does not hold every entry")
+    unknown = list_files_in_doubt(standing, source_id, entries)
     if work.began.planned == NONE:
         raise refuse(
             standing,
@@ -504,6 +485,7 @@ def _find_lost_files(work: Work, line: SourceLine, entries: range) -> tuple[File
             expected="every file that it has read",
             next=standing.observed.command("plan", "--goal", RecomputeGoal.name),
         )
+    files = find_files(standing, source_id, entries)
     return tuple(each for each in files if each.state is not FileState.PRESENT)
 
 

@@ -26,7 +26,7 @@ class _Finder(object):
             return None
         try:
             return _hook().find_instrumented_spec(self, name, path, target)
-        except Exception:
+        except Exception:  # whatever a pyspark that we do not know raises: it is noted down
             _report_trouble()
             if os.environ.get("LASTGOOD_REBUILD"):
                 raise  # its sink is to be muted
