@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,30 @@ def test_state_that_can_be_loaded_is_left_alone_and_one_that_is_lost_is_sent_the
     (checkpoint / "offsets/4").write_bytes(b"v1\n{")
     cut = typed.call("rebuild", checkpoint, "--accept", "duplicates", "--", "python", "app.py")
     assert cut.returncode == 57
+
+
+@pytest.mark.parametrize(
+    ("earliest", "latest", "found"), [(18, 99, "[18, 99)"), (None, 99, "what it has is not known")]
+)
+def test_what_kafka_does_not_have_is_told_before_anything_runs(
+    checkpoint: Path, earliest: int | None, latest: int, found: str
+) -> None:
+    """Version 3 can be loaded: batch 3 has read [15, 20) of each partition, and batch 4 [20, 25)."""
+    (checkpoint / "state/0/0/4.delta").unlink()
+    refused = rebuild(checkpoint, {str(each): {"earliest": earliest, "latest": latest} for each in range(2)})
+    assert (refused.returncode, "REPAIR_REFUSED" in refused.stderr, found in refused.stderr) == (57, True, True)
+
+
+def test_topic_that_only_a_batch_in_the_middle_has_read_is_asked_for_as_well(checkpoint: Path) -> None:
+    (checkpoint / "state/0/0/4.delta").unlink()
+    plan = checkpoint / "offsets/3"
+    plan.write_text(plan.read_text().replace('{"orders":', '{"clicks":{"0":7},"orders":'))
+    refused = rebuild(checkpoint, {str(each): {"earliest": 0, "latest": 99} for each in range(2)})
+    assert (refused.returncode, "clicks/0" in refused.stderr) == (57, True)
+
+
+def rebuild(checkpoint: Path, partitions: dict[str, dict[str, int | None]]) -> subprocess.CompletedProcess[str]:
+    facts = {"bootstrap": "b:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": partitions}}}
+    file = checkpoint.parent / "kafka.json"
+    file.write_text(json.dumps(facts))
+    return typed.call("rebuild", checkpoint, "--accept", "duplicates,loss", "--kafka", file, "--", "python", "app.py")
