@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile.bounded import RESIDENT_KIB, Said, arguments, bounded
 from hostile.conftest import table
 
 from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.delta_log import own_files
 from lastgood.delta_log.actions import parse_commit
-from lastgood.delta_log.own_files import require_own_files
-from lastgood.errors import StorageError
 from lastgood.mirror import mirror as module
 from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decode_copies, encode_copies
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
@@ -66,9 +67,29 @@ def test_the_log_of_a_table_is_looked_at_one_long_file_at_a_time(tmp_path: Path)
         long(tmp_path / "sink/_delta_log" / f"{number:020d}.json")
     words = ["plan", str(tmp_path / "chk"), "--goal", "fresh", "--offset-columns", "partition,offset", "--topic", "t"]
     said_by(tmp_path, *words, "--sink", str(tmp_path / "sink"), "-o", str(tmp_path / "plan.json"))
+
+
+def test_before_a_table_is_opened_its_long_files_are_looked_at_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_files, "_AHEAD_BYTES_MAX", 100)
+    table(tmp_path / "sink", QUERY_ID, 4)
+    held: list[str] = []
+    most = 0
+    read = LocalStorage.read
+
+    def read_slowly(storage: LocalStorage, file: Location, **bounds: Any) -> bytes | None:
+        nonlocal most
+        held.append(file.name)
+        most = max(most, len(held))
+        time.sleep(0.05)
+        held.remove(file.name)
+        return read(storage, file, **bounds)
+
+    monkeypatch.setattr(LocalStorage, "read", read_slowly)
     location = parse_location(str(tmp_path / "sink"))
-    with pytest.raises(StorageError):
-        require_own_files(open_writable(location), location, deadline=Deadline.after(600))
+    own_files.require_own_files(open_writable(location), location, deadline=Deadline.after(600))
+    assert most == 1
 
 
 @pytest.mark.parametrize("log", ["offsets", "sources/0"])

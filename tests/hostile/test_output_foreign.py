@@ -17,6 +17,10 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 STRANGER = 54_321
+_HARMLESS = """[pipeline.orders]
+command = ["true"]
+checkpoint = "/nowhere"
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +80,33 @@ def test_configuration_that_is_named_or_allowed_is_obeyed(foreign: Path, tmp_pat
     assert typed("recover", "orders", LASTGOOD_SAFE_DIRECTORY=str(tmp_path)).returncode == 2
     done = typed("run", "--no-agent", "--config", foreign)
     assert (done.returncode, (tmp_path / "obeyed").exists()) == (0, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a link to another user")
+@pytest.mark.parametrize("link", ["second", "shared"])
+def test_configuration_behind_a_link_of_another_user_is_not_obeyed(tmp_path: Path, link: str) -> None:
+    """The user's own link leads to one of a stranger, or through a folder that is one, back to a file of the user."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/lastgood.toml").write_text(_HARMLESS)
+    (tmp_path / "second").symlink_to("mine/lastgood.toml")
+    (tmp_path / "shared").symlink_to("mine")
+    (tmp_path / "there/lastgood.toml").symlink_to("../second" if link == "second" else "../shared/lastgood.toml")
+    assert Config().pipelines()
+    os.chown(tmp_path / link, STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(ConfigError) as told:
+        Config().pipelines()
+    assert "user 54321" in str(told.value.found)
+
+
+def test_configuration_with_a_second_name_is_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may link to a file of the user's chooses which of them commands here."""
+    (tmp_path / "another.toml").write_text(_HARMLESS)
+    (tmp_path / "there/lastgood.toml").hardlink_to(tmp_path / "another.toml")
+    with pytest.raises(ConfigError) as told:
+        Config().pipelines()
+    assert "2 names" in str(told.value.found)
+    monkeypatch.setenv("LASTGOOD_SAFE_DIRECTORY", str(tmp_path / "there"))
+    assert Config().pipelines()
 
 
 def test_no_pipe_or_device_that_lies_here_is_waited_for(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from lastgood.errors import ConfigError
@@ -17,7 +19,8 @@ VARIABLE = "LASTGOOD_SAFE_DIRECTORY"
 def require_own(path: Path, found: os.stat_result) -> None:
     """Refuse a configuration of another user: it starts commands, and says what may be lost.
 
-    It is ours where we own it, or root does, or who called us by sudo; and nobody else may write it.
+    It is ours where we own it, or root does, or who called us by sudo; and nobody else may write it. So is every link
+    on the way to it, for who owns one points it elsewhere; and it has no second name, which anybody may have given it.
 
     Args:
         path: Where it was found.
@@ -28,13 +31,15 @@ def require_own(path: Path, found: os.stat_result) -> None:
     """
     if _is_safe(path.absolute().parent):
         return
-    owners = {found.st_uid, path.lstat().st_uid}  # of a link as well: who owns it points it elsewhere
-    strangers = owners - {0, os.geteuid()} - _find_caller()
-    if strangers:
-        owner = " and ".join(map(_name_user, sorted(strangers)))
-        told = f"it belongs to {owner}, and lastgood runs as {_name_user(os.geteuid())}"
+    owned = {0, os.geteuid(), *_find_caller()}
+    owners = itertools.chain([found.st_uid], _list_owners_of_links(path))
+    stranger = next((each for each in owners if each not in owned), None)
+    if stranger is not None:
+        told = f"it belongs to {_name_user(stranger)}, and lastgood runs as {_name_user(os.geteuid())}"
     elif found.st_mode & stat.S_IWOTH:
         told = "everybody may write it"
+    elif found.st_nlink > 1:
+        told = f"it has {found.st_nlink} names (hard links), and may be another file of yours"
     else:
         return
     raise ConfigError(
@@ -65,6 +70,23 @@ def require_regular(path: Path, found: os.stat_result) -> None:
             expected="a file",
             effect="nothing was read from it, and nothing was changed",
         )
+
+
+def _list_owners_of_links(path: Path) -> Iterator[int]:
+    """Who owns each link that is followed on the way to a file, the folders of its target included."""
+    place = Path("/")
+    left = list(reversed(path.absolute().parts[1:]))
+    while (
+        left
+    ):  # it was opened, so that only links which a stranger exchanges meanwhile lead on for ever: told at the first
+        part = place / left.pop()
+        if part.is_symlink():
+            yield part.lstat().st_uid
+            target = part.readlink()
+            place = Path("/") if target.is_absolute() else place
+            left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        else:
+            place = part.parent.parent if part.name == ".." else part
 
 
 def _find_caller() -> set[int]:
