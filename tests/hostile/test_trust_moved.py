@@ -54,6 +54,7 @@ def test_a_repair_of_a_checkpoint_that_was_moved_is_told_and_left_alone(machine:
     told = machine.answer("recover", here, DEAD, code=3)
     assert told["error"]["condition"] == condition
     assert is_signed or told["next"] == told["error"]["next"]
+    assert is_signed or machine.run("recover", here, DEAD).stdout.count("put a link there") == 1
     for verb in ("status", "diagnose"):
         shown = machine.answer(verb, here, code=1)
         (found,) = [each for each in shown["findings"] if each["condition"] == "SEALED_BY_LASTGOOD"]

@@ -18,6 +18,7 @@ from lastgood.visible import take_first_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.errors import LastgoodError
     from lastgood.ladder.tally import FailedBatch
     from lastgood.recovery.decision import Decision
     from lastgood.recovery.plans import PlanOptions
@@ -127,8 +128,7 @@ def _print(decision: Decision, config: Config) -> None:
     if decision.file is not None:
         out.print(f"The plan is saved: {decision.file}")
     if decision.next is not None:
-        look = "First see that the application has ended. " if DEAD in decision.next.split() else ""
-        out.print(f"{look}Allow it with: {decision.next}")
+        _print_next(decision.next, decision.error, out)
     elif decision.file is not None and decision.plan is not None:
         out.print(carry_out(decision.plan, decision.file, config))
     if decision.recovery is not None and decision.recovery.plan.steps:
@@ -136,6 +136,13 @@ def _print(decision: Decision, config: Config) -> None:
         out.print(describe_taking_back(decision.recovery))
     else:
         out.print("Nothing has been changed.")
+
+
+def _print_next(command: str, error: LastgoodError | None, out: Console) -> None:
+    if error is not None and command == error.next:  # shown with its facts
+        return
+    look = "First see that the application has ended. " if DEAD in command.split() else ""
+    out.print(f"{look}Allow it with: {command}")
 
 
 def _print_failed(failed: FailedBatch, out: Console) -> None:
