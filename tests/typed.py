@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -55,3 +56,8 @@ def _only(env: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def restore_ctrl_c() -> None:
+    """For `preexec_fn`: a shell without job control ignores Ctrl-C for what it starts in the background, and so on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

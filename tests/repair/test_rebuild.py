@@ -6,15 +6,21 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from conformance.sparks import RunningSpark, Sparks
 from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB
+from typed import restore_ctrl_c
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
@@ -32,6 +38,7 @@ from lastgood.supervise.silent_driver import RebuildFailedError
 
 pytestmark = pytest.mark.spark
 
+LASTGOOD = Path(sys.executable).parent / "lastgood"
 SCRIPT = Path(__file__).with_name("rebuilt_app.py")
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 BEFORE, BATCHES = 6, 9
@@ -148,20 +155,26 @@ class Harmed:
             if int(file.name.partition(".")[0].partition("_")[0]) >= version:
                 file.unlink()
 
-    def rebuild(self, **told: Any) -> Plan:
+    def command(self, **told: Any) -> list[str]:
         conf = {**make_quick_conf(self.environment, self.java, self.jars), **self.conf}
-        command = submit_command(SCRIPT, [json.dumps({**self.say(), **told})], environment=self.environment, conf=conf)
+        return submit_command(SCRIPT, [json.dumps({**self.say(), **told})], environment=self.environment, conf=conf)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return submit_env(self.environment, self.java, os.environ)
+
+    def rebuild(self, **told: Any) -> Plan:
         sinks = () if self.sink == "foreachBatch" else (str(self.table),)
         kafka = None if self.broker is None else self.broker.bootstrap
         evidence = EvidenceOptions(sinks=sinks, kafka=kafka)
         target = resolve_target(str(self.checkpoint))
-        env = submit_env(self.environment, self.java, os.environ)
         accept: tuple[Waiver, ...] = ()
         if self.sink == "foreachBatch":
             accept = (Waiver.DUPLICATES,)  # nobody can ask it
         if self.kind == "distinct within":
             accept = (Waiver.DUPLICATES, Waiver.LOSS)  # exact here, where each batch is one file
-        plan = rebuild(target, command, PlanOptions(evidence=evidence, accept=accept), environment=env)
+        options = PlanOptions(evidence=evidence, accept=accept)
+        plan = rebuild(target, self.command(**told), options, environment=self.env)
         assert (plan.guarantee is Guarantee.LOSSY) == (self.kind == "distinct within")
         assert plan.needs == ()
         return plan
@@ -222,6 +235,43 @@ def test_what_does_not_run_as_it_ran_is_not_brought(harmed: Any) -> None:
     plan = query.rebuild(beside=str(query.folder / "beside"))  # whose start is left out; its end is another matter
     lastgood.apply(plan, driver_is_dead=True)
     query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_whoever_stops_it_finds_the_query_as_it_was_and_begins_anew(harmed: Any, how: signal.Signals) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(0)
+    before = read_files(query.checkpoint)
+    words = ["rebuild", str(query.checkpoint), "--sink", str(query.table), "--", *query.command()]
+    with subprocess.Popen([LASTGOOD, *words], env=query.env, preexec_fn=restore_ctrl_c) as process:
+        await_batch(query, process)
+        begun = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(how)
+        assert process.wait(60) == (130 if how is signal.SIGINT else -signal.SIGKILL)
+    assert psutil.wait_procs(begun, timeout=60)[1] == []
+    assert read_files(query.checkpoint) == before
+    assert is_left(query) == (how is signal.SIGKILL)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+def await_batch(query: Harmed, process: subprocess.Popen[bytes]) -> None:
+    """Until a batch has run again; which one, chance tells."""
+    wanted = query.chance.randrange(BEFORE - 1)
+    deadline = time.monotonic() + 180
+    while not list(query.folder.glob(f"chk.lastgood/rebuilt/*/checkpoint/commits/{wanted}")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+
+
+def is_left(query: Harmed) -> bool:
+    return any(each.is_file() for each in (query.folder / "chk.lastgood/rebuilt").rglob("*"))
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 @pytest.mark.proof

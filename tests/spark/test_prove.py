@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
+from typed import restore_ctrl_c
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.journal.plan_file import parse_plan
@@ -206,10 +207,6 @@ def test_plan_that_cannot_be_proven_is_saved_and_the_reason_told(tmp_path: Path)
     assert Path("plan.json").exists()
 
 
-def _restore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_who_is_interrupted_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
     checkpoint = on_files(tmp_path, orphan=True)
     before = files(checkpoint)
@@ -218,8 +215,7 @@ def test_who_is_interrupted_leaves_nothing_behind(tmp_path: Path, scratch: Path)
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # A shell without job control ignores SIGINT for what it starts in the background, these tests maybe.
-        preexec_fn=_restore_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     ) as running:
         below: list[psutil.Process] = []
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from deltalake import write_deltalake
+from typed import restore_ctrl_c
 
 import lastgood.spark
 from lastgood.audit.spark_job import SparkSubmit
@@ -460,10 +461,6 @@ def test_job_runs_on_the_spark_submit_that_is_given(
     ]
 
 
-def _restore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_ends_the_job_and_leaves_nothing_behind(stage: Stage, answers: dict[str, Any], tmp_path: Path) -> None:
     del answers  # the topic and table of the audits
     command = [LASTGOOD, "verify", stage.folder / "by-id", "--data", "--kafka", stage.broker.bootstrap]
@@ -473,8 +470,7 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing_behind(stage: Stage, answers: di
         env=environment(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A shell without job control ignores SIGINT for what it starts in the background, these tests maybe.
-        preexec_fn=_restore_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     )
     job: list[psutil.Process] = []
 

@@ -80,9 +80,7 @@ def rebuild(
             tell("planning how it is brought")
             grounds = _list_grounds(_look(target, options), silent)  # what the batches have read was there to the end
             return make_plan(target, options, rebuilt=silent.collect(grounds), tell=tell)
-        except (
-            BaseException
-        ):  # whatever it is, Ctrl-C among it: it is raised again, and nobody would bring what was made
+        except BaseException:  # Ctrl-C among it: what was made so far would be brought by nobody
             silent.clear()
             raise
 
