@@ -20,6 +20,12 @@ def write(root: Path, files: dict[str, bytes]) -> Location:
     return parse_location(str(root))
 
 
+def read_files(folder: Path | str) -> dict[str, bytes]:
+    """What every file below a folder holds, by its path from there."""
+    root = Path(folder)
+    return {each.relative_to(root).as_posix(): each.read_bytes() for each in root.rglob("*") if each.is_file()}
+
+
 def read(root: Path, **options: int) -> Checkpoint:
     return read_checkpoint(LocalStorage(), parse_location(str(root)), **options)
 

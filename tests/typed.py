@@ -59,5 +59,5 @@ def _only(env: Mapping[str, str]) -> Iterator[None]:
 
 
 def restore_ctrl_c() -> None:
-    """For `preexec_fn`: a shell without job control ignores Ctrl-C for what it starts in the background, and so on."""
+    """For `preexec_fn`: a shell without job control makes what it starts in the background ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

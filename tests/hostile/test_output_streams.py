@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reading import read_files
 
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -61,10 +62,6 @@ def replan(checkpoint: Path) -> None:
     assert "error" not in answer("plan", checkpoint, "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 @pytest.mark.parametrize(
     ("way", "output_format"),
     [
@@ -75,13 +72,13 @@ def files(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_repair_is_finished_and_taken_back_without_a_reader(checkpoint: Path, way: str, output_format: str) -> None:
-    before = files(checkpoint)
+    before = read_files(checkpoint)
     replan(checkpoint)
     assert shell(f"{LASTGOOD} apply plan.json {DEAD} --format {output_format} {way}")[0] == 0
     assert answer("apply", "plan.json", DEAD)["state"] == "already applied"
-    assert files(checkpoint) != before
+    assert read_files(checkpoint) != before
     assert shell(f"{LASTGOOD} undo last --checkpoint {checkpoint} {DEAD} --format {output_format} {way}")[0] == 0
-    assert files(checkpoint) == before
+    assert read_files(checkpoint) == before
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from conformance.sparks import RunningSpark, Sparks
+from reading import read_files
 from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB
 from typed import restore_ctrl_c
 
@@ -268,10 +269,6 @@ def await_batch(query: Harmed, process: subprocess.Popen[bytes]) -> None:
 
 def is_left(query: Harmed) -> bool:
     return any(each.is_file() for each in (query.folder / "chk.lastgood/rebuilt").rglob("*"))
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 @pytest.mark.proof

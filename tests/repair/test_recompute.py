@@ -16,6 +16,7 @@ import typed
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from conformance.sparks import Sparks
+from reading import read_files
 from repair.windows import CHANGELOG, CHECKPOINT_V2, HDFS, ROCKSDB, STATE, SWITCH, Windows, make_events, write_file
 
 import lastgood
@@ -31,10 +32,6 @@ RUN = 4
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def produce(broker: KafkaBroker, topic: str, events: list[dict[str, Any]]) -> None:
@@ -131,11 +128,11 @@ def test_open_windows_come_from_the_new_code_and_written_ones_stay(sparks: Spark
 def test_new_code_that_fails_is_tried_again_and_taken_back(sparks: Sparks, tmp_path: Path) -> None:
     """What the failed batch has made of the state goes, and what there was comes back byte for byte."""
     query = begun(sparks, tmp_path, "delta", ROCKSDB, broken=True)
-    old, before = len(query.rows()), files(query.checkpoint)
+    old, before = len(query.rows()), read_files(query.checkpoint)
     plan = recompute(query)
     assert "is not true" in (query.start("new", where=BROKEN) or "")
     lastgood.undo(plan.recovery, driver_is_dead=True)
-    assert {path: content for path, content in files(query.checkpoint).items() if path in before} == before
+    assert {path: content for path, content in read_files(query.checkpoint).items() if path in before} == before
     recompute(query)
     assert "is not true" in (query.start("newer", where=BROKEN) or "")
     with pytest.raises(lastgood.LastgoodError, match="fills the state again"):
@@ -397,7 +394,7 @@ def test_checkpoint_of_a_topic_that_is_lost_comes_back_with_its_state(
     old = len(query.rows())
     plan = recompute(query, kafka=broker.bootstrap, appends_windows=True)
     lastgood.undo(plan.recovery, driver_is_dead=True)
-    left = {path.partition("/")[0] for path in files(query.checkpoint)}
+    left = {path.partition("/")[0] for path in read_files(query.checkpoint)}
     assert left.isdisjoint({"offsets", "commits", "state"})
     recompute(query, kafka=broker.bootstrap, appends_windows=True)
     finish_topic(query, broker, old)

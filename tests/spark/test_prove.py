@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
+from reading import read_files
 from typed import restore_ctrl_c
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
@@ -52,10 +53,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return folder
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def on_topic(broker: KafkaBroker, topic: str, folder: Path, *, orphan: bool, committed: int = 3) -> Path:
@@ -98,12 +95,12 @@ def test_batch_that_is_run_again_is_proven_with_its_ranges_and_nothing_is_touche
     broker: KafkaBroker, spark_jars: tuple[Path, ...], topic: str, tmp_path: Path, scratch: Path
 ) -> None:
     checkpoint = on_topic(broker, topic, tmp_path, orphan=True)
-    before = files(checkpoint)
+    before = read_files(checkpoint)
     told = prove(checkpoint, "--kafka", broker.bootstrap, "-o", "plan.json")
     line = f"proven with Spark 4.2.0: next batch 3 reads {topic}/0 15..20, {topic}/1 15..20"
     assert (told["proof"]["proven"], told["proof"]["line"]) == (True, line)
     assert parse_plan(Path("plan.json").read_bytes(), "plan.json").to_json()["proof"] == told["proof"]
-    assert files(checkpoint) == before
+    assert read_files(checkpoint) == before
     assert list(scratch.iterdir()) == []
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # in a variable: without it no answer ever comes
     groups = admin.list_consumer_groups().result(60).valid
@@ -209,7 +206,7 @@ def test_plan_that_cannot_be_proven_is_saved_and_the_reason_told(tmp_path: Path)
 
 def test_who_is_interrupted_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
     checkpoint = on_files(tmp_path, orphan=True)
-    before = files(checkpoint)
+    before = read_files(checkpoint)
     command = [*LASTGOOD, "plan", str(checkpoint), "--prove", "-o", "plan.json"]
     with subprocess.Popen(
         command,
@@ -234,4 +231,4 @@ def test_who_is_interrupted_leaves_nothing_behind(tmp_path: Path, scratch: Path)
         running.communicate(timeout=DEADLINE_SECONDS)
     assert running.returncode == 130
     assert not psutil.wait_procs(below, timeout=DEADLINE_SECONDS)[1]
-    assert (list(scratch.iterdir()), Path("plan.json").exists(), files(checkpoint)) == ([], False, before)
+    assert (list(scratch.iterdir()), Path("plan.json").exists(), read_files(checkpoint)) == ([], False, before)

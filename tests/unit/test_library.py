@@ -8,6 +8,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from reading import read_files
 
 import lastgood
 from lastgood import library
@@ -32,24 +33,19 @@ def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "chk")
 
 
-def files(folder: str) -> dict[str, bytes]:
-    root = Path(folder)
-    return {str(each.relative_to(root)): each.read_bytes() for each in root.rglob("*") if each.is_file()}
-
-
 def test_a_query_is_diagnosed(checkpoint: str) -> None:
     report = lastgood.diagnose(checkpoint, spark="4.2", sink=())
     assert (report.restart.batch, report.to_json()["last_committed"]) == (7, 6)
 
 
 def test_a_plan_is_carried_out_and_taken_back(checkpoint: str) -> None:
-    before = files(checkpoint)
+    before = read_files(checkpoint)
     plan = lastgood.plan(checkpoint, goal=lastgood.Reposition(stable_lag=3), accept=["duplicates"])
     assert (plan.goal, plan.needs) == ("reposition", ())
     recovery = lastgood.apply(plan, driver_is_dead=True)
-    assert files(checkpoint) != before
+    assert read_files(checkpoint) != before
     assert lastgood.undo(recovery.id, driver_is_dead=True).undone
-    assert files(checkpoint) == before
+    assert read_files(checkpoint) == before
 
 
 def test_each_goal_of_the_table_has_a_class_of_its_own() -> None:

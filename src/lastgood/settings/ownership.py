@@ -31,11 +31,12 @@ def require_own(path: Path, found: os.stat_result) -> None:
     """
     if _is_safe(path.absolute().parent):
         return
-    owned = {0, os.geteuid(), *_find_caller()}
+    obeyed = {0, os.geteuid(), *_find_caller()}
     owners = itertools.chain([found.st_uid], _list_owners_of_links(path))
-    stranger = next((each for each in owners if each not in owned), None)
+    stranger = next((each for each in owners if each not in obeyed), None)
     if stranger is not None:
-        told = f"it belongs to {_name_user(stranger)}, and lastgood runs as {_name_user(os.geteuid())}"
+        of_whom, runs_as = _name_user(stranger), _name_user(os.geteuid())
+        told = f"it, or a link on the way to it, belongs to {of_whom}, and lastgood runs as {runs_as}"
     elif found.st_mode & stat.S_IWOTH:
         told = "everybody may write it"
     elif found.st_nlink > 1:
@@ -76,9 +77,8 @@ def _list_owners_of_links(path: Path) -> Iterator[int]:
     """Who owns each link that is followed on the way to a file, the folders of its target included."""
     place = Path("/")
     left = list(reversed(path.absolute().parts[1:]))
-    while (
-        left
-    ):  # it was opened, so that only links which a stranger exchanges meanwhile lead on for ever: told at the first
+    # What was opened has an end, but for links that a stranger exchanges meanwhile: whoever asks stops at the first.
+    while left:
         part = place / left.pop()
         if part.is_symlink():
             yield part.lstat().st_uid

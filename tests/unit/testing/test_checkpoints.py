@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from reading import read_files
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -12,10 +13,6 @@ from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def names(folder: Path) -> set[str]:
@@ -31,7 +28,7 @@ def test_a_kafka_checkpoint_is_byte_for_byte_what_spark_wrote(tmp_path: Path) ->
         times = json.loads((real / f"offsets/{n}").read_text().splitlines()[1])
         assert query.plan(at_ms=times["batchTimestampMs"]) == n
         query.commit()
-    assert tree(tmp_path / "made") == tree(real)
+    assert read_files(tmp_path / "made") == read_files(real)
 
 
 def test_a_file_checkpoint_is_what_spark_wrote(tmp_path: Path) -> None:
@@ -40,7 +37,7 @@ def test_a_file_checkpoint_is_what_spark_wrote(tmp_path: Path) -> None:
     if not real.is_dir():
         pytest.skip("the large corpus is not here")
     CheckpointBuilder(tmp_path, FileInput("file:///data/input/base"), checksums=True).run(6)
-    made, wrote = tree(tmp_path), tree(real)
+    made, wrote = read_files(tmp_path), read_files(real)
     assert made.keys() == wrote.keys()
     alike = [path for path in made if path.startswith(("commits", "sources"))]
     assert {path: made[path] for path in alike} == {path: wrote[path] for path in alike}
@@ -64,11 +61,11 @@ def test_a_plan_that_was_taken_back_is_planned_anew_later(tmp_path: Path) -> Non
     query = CheckpointBuilder(tmp_path, FileInput())
     query.run(2)
     query.plan(3)
-    old = tree(tmp_path)
+    old = read_files(tmp_path)
     query.drop_plan()
     assert names(tmp_path / "offsets") == names(tmp_path / "sources/0") == {"0", "1"}
     assert query.plan(1) == 2
-    new = tree(tmp_path)
+    new = read_files(tmp_path)
     assert old["offsets/2"] != new["offsets/2"]
     assert (old["sources/0/2"].count(b"\n"), new["sources/0/2"].count(b"\n")) == (3, 1)
 
