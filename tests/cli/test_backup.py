@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from typed import call
 
@@ -143,8 +144,7 @@ def test_backup_fills_the_ledger_and_offsets_asks_it(checkpoint: Path, tmp_path:
     assert (made.returncode, made.stderr) == (0, "")
     shutil.rmtree(checkpoint)
     shutil.rmtree(tmp_path / "checkpoint.lastgood")
-    asked = [str(LASTGOOD), "offsets", str(checkpoint), "--ledger", str(ledger), "--bare"]
-    shown = subprocess.run(asked, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60)
+    shown = forked.run("offsets", checkpoint, "--ledger", ledger, "--bare", env={"PATH": os.environ["PATH"]})
     assert (shown.stdout, shown.stderr) == ('{"orders": {"0": 15, "1": 15}}\n', "")
 
 

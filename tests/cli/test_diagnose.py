@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
@@ -17,10 +17,8 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 LAST = "Nothing has been changed.\n"
 
 
-def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "diagnose", *map(str, arguments)]
-    return subprocess.run(command, env=env, input=text, capture_output=True, text=True, timeout=60)
+def run(*arguments: str | Path, text: str = "") -> forked.Ended:
+    return forked.run("diagnose", *arguments, env={"PATH": os.environ["PATH"], "TZ": "UTC"}, text=text)
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from lastgood.diagnosis.catalogue import list_names
@@ -15,9 +15,8 @@ from lastgood.diagnosis.catalogue import list_names
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": os.environ["PATH"], **environment}
-    return subprocess.run([LASTGOOD, *arguments], env=env, capture_output=True, text=True, timeout=120)
+def run(*arguments: str, **environment: str) -> forked.Ended:
+    return forked.run(*arguments, env={"PATH": os.environ["PATH"], **environment})
 
 
 def test_a_finding_is_a_story_that_fits_a_screen() -> None:

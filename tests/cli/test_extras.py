@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reading import CASES
+from typed import call
 
-LASTGOOD = Path(sys.executable).parent / "lastgood"
 CHECKPOINT = CASES / "4.2-kafka-multi-topic" / "checkpoint"
 LIBRARIES = ("adlfs", "gcsfs", "s3fs")
-HIDDEN = f"""
-import importlib.metadata
-
-discover = importlib.metadata.Distribution.discover
-importlib.metadata.Distribution.discover = classmethod(
-    lambda cls, **found: (each for each in discover(**found) if each.metadata["Name"] not in {LIBRARIES})
-)
-"""
 PLACES = {
     "abfss://lake@acme.dfs.core.windows.net/x": "azure",
     "abfs://lake@acme.dfs.core.windows.net/x": "azure",
@@ -49,41 +42,43 @@ AS_SINK = [
 ]
 
 
-@pytest.fixture(scope="module")
-def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which no library of a service can be imported, nor is known to be installed."""
-    folder = tmp_path_factory.mktemp("without")
+@pytest.fixture(autouse=True)
+def _without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No library of a service can be imported, nor is known to be installed."""
+    discover = importlib.metadata.Distribution.discover
+
+    def discover_others(**found: Any) -> Iterator[importlib.metadata.Distribution]:
+        return (each for each in discover(**found) if each.metadata["Name"] not in LIBRARIES)
+
+    monkeypatch.setattr(importlib.metadata.Distribution, "discover", discover_others)
     for name in LIBRARIES:
-        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
-    (folder / "sitecustomize.py").write_text(HIDDEN)
-    return {**os.environ, "PYTHONPATH": str(folder), "XDG_STATE_HOME": str(folder)}
+        for module in [each for each in sys.modules if each.split(".")[0] == name]:
+            monkeypatch.delitem(sys.modules, module)
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-def say(command: list[str], env: dict[str, str]) -> tuple[int, str, str]:
-    at = command.index("--") if "--" in command else len(command)
-    line = [LASTGOOD, *command[:at], "--format", "json", *command[at:]]
-    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stdout, done.stderr
-
-
-def check(command: list[str], place: str, env: dict[str, str]) -> None:
-    code, out, err = say([word.replace("PLACE", place) for word in command], env)
-    assert "Traceback" not in out + err
-    error = json.loads(out)["error"]
-    assert (code, error["condition"]) == (5, "EXTRA_MISSING"), (command, error)
+def check(command: list[str], place: str) -> None:
+    words = [word.replace("PLACE", place) for word in command]
+    at = words.index("--") if "--" in words else len(words)
+    done = call(*words[:at], "--format", "json", *words[at:])
+    assert "Traceback" not in done.stdout + done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["condition"]) == (5, "EXTRA_MISSING"), (command, error)
     assert error["next"] == f"pip install 'lastgood[{PLACES[place]}]'"
 
 
 @pytest.mark.parametrize("command", VERBS, ids=lambda command: " ".join(command[:2]))
-def test_a_verb_names_the_extra_of_a_checkpoint_location(command: list[str], without: dict[str, str]) -> None:
-    check(command, "gs://lake/x", without)
+def test_a_verb_names_the_extra_of_a_checkpoint_location(command: list[str]) -> None:
+    check(command, "gs://lake/x")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_such_location_has_its_extra(place: str, without: dict[str, str]) -> None:
-    check(["status", "PLACE"], place, without)
+def test_every_such_location_has_its_extra(place: str) -> None:
+    check(["status", "PLACE"], place)
 
 
 @pytest.mark.parametrize("command", AS_SINK, ids=lambda command: f"{command[0]} {command[-1]}")
-def test_a_verb_names_the_extra_of_a_sink(command: list[str], without: dict[str, str]) -> None:
-    check(command, "wasbs://lake@acme.blob.core.windows.net/x", without)
+def test_a_verb_names_the_extra_of_a_sink(command: list[str]) -> None:
+    check(command, "wasbs://lake@acme.blob.core.windows.net/x")

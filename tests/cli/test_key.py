@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pexpect
 import pytest
 
@@ -31,15 +31,8 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "chk"
 
 
-def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LASTGOOD, *map(str, words)],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def run(*words: object, **environment: str) -> forked.Ended:
+    return forked.run(*words, env={**os.environ, **environment})
 
 
 def answer(*words: object, code: int = 0) -> dict[str, Any]:

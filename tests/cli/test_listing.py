@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -15,10 +15,8 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "inspect", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+def run(*arguments: str | Path) -> forked.Ended:
+    return forked.run("inspect", *arguments, env={"PATH": os.environ["PATH"], "TZ": "UTC"})
 
 
 @pytest.fixture

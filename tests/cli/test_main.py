@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+import forked
 import pytest
 
 from lastgood.cli.main import VERBS
@@ -15,8 +16,8 @@ from lastgood.cli.main import VERBS
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 
-def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LASTGOOD, *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+def call(*arguments: str, **environment: str) -> forked.Ended:
+    return forked.run(*arguments, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from predicting import change, line
 
@@ -56,13 +56,8 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_no_verb_counts_with_it(checkpoint: Path, words: tuple[str, ...], code: int, told: list[str]) -> None:
     verb, *options = words
     saved = ["-o", str(checkpoint.parent / "plan.json")] if verb == "plan" else []
-    done = subprocess.run(
-        [str(LASTGOOD), verb, str(checkpoint), *options, *saved],
-        env={"PATH": os.environ["PATH"], "TZ": "UTC", "HOME": str(checkpoint.parent)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    env = {"PATH": os.environ["PATH"], "TZ": "UTC", "HOME": str(checkpoint.parent)}
+    done = forked.run(verb, checkpoint, *options, *saved, env=env)
     shown = done.stdout + done.stderr
     assert done.returncode == code, shown
     assert [each for each in told if each not in shown] == []

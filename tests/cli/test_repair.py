@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from typed import call
 
@@ -282,9 +283,8 @@ def _killed_while_sealed(checkpoint: Path, plan: Path) -> set[str]:
 
 def test_of_eight_that_apply_at_once_one_wins_and_the_others_are_told_who_holds_it(checkpoint: Path) -> None:
     plan = replan(checkpoint)
-    command = [*LASTGOOD, "apply", str(plan), DEAD, "--format", "json"]
-    racing = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]
-    told = [json.loads(each.communicate(timeout=120)[0]) for each in racing]
+    racing = [forked.begin("apply", plan, DEAD, "--format", "json") for _ in range(8)]
+    told = [json.loads(each.end().stdout) for each in racing]
     states = [each.get("state") or each["error"]["condition"] for each in told]
     assert states.count("applied") == 1
     assert set(states) <= {"applied", "already applied", "CHECKPOINT_HELD", "LEASE_HELD"}

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 
@@ -45,9 +46,8 @@ def _carries(process: psutil.Process, mark: str) -> bool:
         return False
 
 
-def run(env: dict[str, str], *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [str(LASTGOOD), "run", *map(str, arguments)]
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120)
+def run(env: dict[str, str], *arguments: str | Path, cwd: Path | None = None) -> forked.Ended:
+    return forked.run("run", *arguments, env=env, cwd=cwd)
 
 
 def start(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:

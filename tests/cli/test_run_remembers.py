@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from supervising import make_open_batch
 
@@ -70,15 +71,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def lastgood(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
     """Exit code, and what was printed."""
-    done = subprocess.run(
-        [str(LASTGOOD), *words, "--format", "json"],
-        env=_environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = forked.run(*words, "--format", "json", env=_environment(folder), cwd=folder)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

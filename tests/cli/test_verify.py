@@ -3,10 +3,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from foreign import KINESIS, Lines
 from rich.console import Console
@@ -114,8 +114,8 @@ def test_what_was_not_compared_is_said() -> None:
 def test_missing_option_is_a_usage_error_that_shows_the_whole_command(
     arguments: list[str], missing: str, whole: str
 ) -> None:
-    command = [LASTGOOD, "verify", "/my chk", "--format", "json", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["verify", "/my chk", "--format", "json", *arguments]
+    ended = forked.run(*command)
     error = json.loads(ended.stdout)["error"]
     assert (ended.returncode, ended.stderr, error["condition"]) == (2, "", "USAGE")
     assert error["sentence"] == f"verify --data needs {missing}"
@@ -124,15 +124,15 @@ def test_missing_option_is_a_usage_error_that_shows_the_whole_command(
 
 @pytest.mark.parametrize("option", ["--key=id", "--sink=/lake/orders", "--kafka=broker:9092"])
 def test_option_of_the_comparison_alone_is_a_usage_error(option: str) -> None:
-    ended = subprocess.run([LASTGOOD, "verify", "/chk", option], capture_output=True, text=True, timeout=60)
+    ended = forked.run("verify", "/chk", option)
     assert ended.returncode == 2
     assert f"{option.partition('=')[0]} goes with --data" in ended.stderr
 
 
 def test_variable_of_the_comparison_is_meant_for_another_call() -> None:
-    command = [LASTGOOD, "verify", CASES / "4.2-kafka-multi-topic" / "checkpoint"]
+    command = ["verify", CASES / "4.2-kafka-multi-topic" / "checkpoint"]
     told = {**os.environ, "LASTGOOD_VERIFY_SINK": "/lake/orders"}
-    assert subprocess.run(command, env=told, capture_output=True, timeout=60).returncode == 0
+    assert forked.run(*command, env=told).returncode == 0
 
 
 CASES = Path(__file__).parents[1] / "corpus" / "cases"
@@ -140,8 +140,8 @@ CASES = Path(__file__).parents[1] / "corpus" / "cases"
 
 @pytest.mark.parametrize("output_format", ["text", "json"])
 def test_logs_alone_tell_that_committed_batches_are_contiguous(output_format: str) -> None:
-    command = [LASTGOOD, "verify", CASES / "4.2-kafka-multi-topic" / "checkpoint", "--format", output_format]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["verify", CASES / "4.2-kafka-multi-topic" / "checkpoint", "--format", output_format]
+    ended = forked.run(*command)
     assert (ended.returncode, ended.stderr) == (0, "")
     if output_format == "json":
         assert json.loads(ended.stdout)["contiguous"] is True
@@ -158,8 +158,8 @@ def test_kafka_that_does_not_answer_is_one_clear_error(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    command = [LASTGOOD, "verify", tmp_path, "--data", "--kafka=127.0.0.1:9", "--sink=table:t", "--format=json"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["verify", tmp_path, "--data", "--kafka=127.0.0.1:9", "--sink=table:t", "--format=json"]
+    ended = forked.run(*command)
     error = json.loads(ended.stdout)["error"]
     assert (ended.returncode, ended.stderr) == (60, "")
     assert (error["condition"], error["subject"]) == ("KAFKA_UNREACHABLE", "127.0.0.1:9")
@@ -169,8 +169,8 @@ def test_kafka_that_does_not_answer_is_one_clear_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("output_format", ["text", "json"])
 def test_source_without_an_order_is_not_known_and_said_so(tmp_path: Path, output_format: str) -> None:
     CheckpointBuilder(tmp_path, Lines(KINESIS)).run(3)
-    command = [LASTGOOD, "verify", tmp_path, "--format", output_format]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["verify", tmp_path, "--format", output_format]
+    ended = forked.run(*command)
     assert (ended.returncode, ended.stderr) == (1, "")
     if output_format == "json":
         assert json.loads(ended.stdout)["contiguous"] is None
@@ -186,8 +186,8 @@ def test_committed_batches_whose_plans_are_damaged_are_not_known_and_said_so(
     CheckpointBuilder(tmp_path).run(12)
     for batch in range(12):
         (tmp_path / f"offsets/{batch}").write_bytes(b"v1\n")
-    command = [LASTGOOD, "verify", tmp_path, "--format", output_format]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["verify", tmp_path, "--format", output_format]
+    ended = forked.run(*command)
     assert (ended.returncode, ended.stderr) == (1, "")
     if output_format == "json":
         assert json.loads(ended.stdout)["contiguous"] is None

@@ -30,18 +30,21 @@ from lastgood.storage.reading import open_storage, parse_location
 
 OBSERVED = Path(__file__).parent / "observed"
 NOW_MS = 1_795_268_668_614
+NTH = 4
+"""Of each version, one case in so many; all of them under `proof`."""
 
 
 @pytest.mark.parametrize(
     "archive", sorted(OBSERVED.glob("*.tar.xz")), ids=lambda path: path.name.removesuffix(".tar.xz")
 )
-def test_prediction_is_what_spark_did_and_a_finding_says_why(archive: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("nth", [NTH, pytest.param(1, marks=pytest.mark.proof)])
+def test_prediction_is_what_spark_did_and_a_finding_says_why(archive: Path, nth: int, tmp_path: Path) -> None:
     with lzma.open(archive) as packed, tarfile.open(fileobj=packed) as tar:
-        tar.extractall(tmp_path, filter="data")
-    cases = sorted(tmp_path.iterdir(), key=lambda case: int(case.name))
-    assert len(cases) > 80
+        cases = (member for member in tar if int(member.name.partition("/")[0]) % nth == 0)
+        tar.extractall(tmp_path, cases, filter="data")
+    assert len([*tmp_path.iterdir()]) > 80 // nth
     wrong = {}
-    for case in cases:
+    for case in tmp_path.iterdir():
         seen = json.loads((case / "observation.json").read_text())
         report = diagnosed(case, seen)
         differences = [*compare(seen, report.restart), *unexplained(report)]

@@ -21,8 +21,8 @@ from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
-NTH = 6
-"""Of the large corpus, one case in so many; all of them under `proof`."""
+HERE_NTH, SHARED_NTH = 5, 15
+"""Of each corpus, one case in so many; all of them under `proof`."""
 VERBS = (
     ["status", "--max-downtime", "3d"],
     ["diagnose"],
@@ -51,7 +51,7 @@ DEPTH = 2
 def cases() -> list[Path]:
     here = sorted(path.parent for path in CASES.glob("*/about.json"))
     shared = sorted(path.parent for path in SHARED.glob("*/about.json"))
-    return [*here[::2], *shared[::NTH]]
+    return [*here[::HERE_NTH], *shared[::SHARED_NTH]]
 
 
 def everything() -> list[Path]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from deltalake import DeltaTable
 from hostile.attacker import call
@@ -180,12 +181,9 @@ def test_of_eight_machines_with_the_key_one_applies_and_the_others_are_told_who_
 ) -> None:
     plan = planned(ours, checkpoint)
     machines = [Machine(tmp_path / f"machine-{number}", keys) for number in range(8)]
-    command = [*LASTGOOD, "apply", str(plan), DEAD, "--format", "json"]
-    racing = [
-        subprocess.Popen(command, env=each.env, cwd=each.home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        for each in machines
-    ]
-    told = [json.loads(each.communicate(timeout=300)[0]) for each in racing]
+    words = ("apply", plan, DEAD, "--format", "json")
+    racing = [forked.begin(*words, env=each.env, cwd=each.home) for each in machines]
+    told = [json.loads(each.end().stdout) for each in racing]
     states = [each.get("state") or each["error"]["condition"] for each in told]
     assert states.count("applied") == 1, states
     assert set(states) <= {"applied", "already applied", "CHECKPOINT_HELD", "LEASE_HELD"}

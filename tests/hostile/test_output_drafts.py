@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+import forked
 import pytest
 
 from lastgood.checkpoint.layout import LogFile, LogName, TemporaryFile, classify
@@ -65,7 +66,7 @@ def test_repair_sweeps_what_is_left_of_ours_and_nothing_else(checkpoint: Path) -
     ]
     plan = ("plan", checkpoint, "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
     for words in (plan, ("apply", "plan.json", DEAD)):
-        done = subprocess.run([LASTGOOD, *words], capture_output=True, text=True, check=False, timeout=120)
+        done = forked.run(*words)
         assert done.returncode == 0, done
     assert [each for each in left if each.exists()] == []
     assert [each for each in kept if not each.exists()] == []

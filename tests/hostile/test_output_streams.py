@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from reading import read_files
 
@@ -53,8 +54,7 @@ def shell(line: str) -> tuple[int, str]:
 
 
 def answer(*words: object) -> dict[str, object]:
-    done = subprocess.run([LASTGOOD, *map(str, words), "--format", "json"], capture_output=True, text=True, check=False)
-    told: dict[str, object] = json.loads(done.stdout)
+    told: dict[str, object] = json.loads(forked.run(*words, "--format", "json").stdout)
     return told
 
 

@@ -8,11 +8,11 @@ import re
 import shutil
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 from lastgood.cli.main import main
@@ -135,7 +135,7 @@ def test_file_is_no_first_start(make: Callable[[Path], None], tmp_path: Path) ->
         ["recover", tmp_path / "chk"],
         ["run", "--no-agent", "--checkpoint", tmp_path / "chk", "--", "touch", tmp_path / "started"],
     ):
-        done = subprocess.run([LASTGOOD, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = forked.run(*words)
         assert done.returncode not in (0, 4), done
         assert "a file" in done.stdout + done.stderr
         assert not (tmp_path / "started").exists()
@@ -146,7 +146,7 @@ def test_empty_folder_is_no_first_start_without_a_word(tmp_path: Path) -> None:
     folder.mkdir()
 
     def told(*words: object) -> tuple[int, str]:
-        done = subprocess.run([LASTGOOD, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = forked.run(*words)
         return done.returncode, done.stdout + done.stderr
 
     code, shown = told("recover", folder)
@@ -181,7 +181,7 @@ def repaired(tmp_path: Path) -> Path:
         ["apply", "p.json", DEAD],
         ["recover", tmp_path / "chk", DEAD],
     ):
-        done = subprocess.run([LASTGOOD, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = forked.run(*words)
         assert done.returncode == 0, done
     return tmp_path / "chk"
 
@@ -330,8 +330,7 @@ policy = {{ backoff = "10ms" }}
         "a pipeline": ["orders"],
         "a configuration": ["--config", "one.toml", "orders"],
     }[way]
-    typed = [LASTGOOD, "run", "--no-agent", *words]
-    done = subprocess.run(typed, cwd=tmp_path / "release", capture_output=True, text=True, check=False, timeout=120)
+    done = forked.run("run", "--no-agent", *words, cwd=tmp_path / "release")
     assert done.returncode == 3, done
     assert "a person is needed" in done.stderr
     assert (tmp_path / "started").read_text().count("\n") > 1

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hostile.attacker import call
 
@@ -110,8 +111,8 @@ def test_error_and_its_facts_begin_no_line_of_their_own(capsys: pytest.CaptureFi
 def _typed(words: list[str], *, is_terminal: bool) -> str:
     """What a person sees, on a terminal or through a pipe."""
     if not is_terminal:
-        done = subprocess.run([LASTGOOD, *words], capture_output=True, check=False)
-        return (done.stdout + done.stderr).decode()
+        done = forked.run(*words)
+        return done.stdout + done.stderr
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "1000"}
     with subprocess.Popen([LASTGOOD, *words], stdout=theirs, stderr=theirs, env=env) as done:

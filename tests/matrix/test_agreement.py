@@ -95,7 +95,7 @@ GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it st
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
-SAMPLE = 12
+SAMPLE = 5
 """So many of the worlds of one kind, sink and broker in every run; all of them are a proof."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,7 +19,8 @@ from lastgood.ledger.telling import Telling, make_telling
 from lastgood.ledger.url import parse_place
 from lastgood.records.record import QueryStarted, Terminated
 
-EXAMPLES = int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES", "60"))
+FEW, MANY = 8, 300
+"""Of each of both questions; many under `proof`."""
 # Drawn evenly, not as hypothesis likes it: what has to meet here are several tellings of the same few batches.
 chances = st.integers(0, 2**32 - 1).map(Random)
 
@@ -79,18 +80,28 @@ def rows_of(folder: Path, told: list[Telling]) -> dict[str, list[Any]]:
         return dump(place)
 
 
-@given(chance=chances)
-@settings(max_examples=EXAMPLES, deadline=None)
-def test_ledger_is_the_same_in_whatever_order_and_however_often_it_is_told(chance: Random, ledgers: Path) -> None:
-    told = tellings(chance)
+def in_another_order(told: list[Telling], chance: Random) -> list[Telling]:
+    """Some of them again."""
     again = chance.choices(told, k=chance.randrange(6))
-    assert rows_of(ledgers, told) == rows_of(ledgers, chance.sample([*told, *again], len(told) + len(again)))
+    return chance.sample([*told, *again], len(told) + len(again))
 
 
-@given(chance=chances)
-@settings(max_examples=EXAMPLES // 2, deadline=None)
-def test_ledger_is_the_same_told_at_once(chance: Random, ledgers: Path) -> None:
-    told = tellings(chance)
+def at_once(told: list[Telling], chance: Random) -> list[Telling]:
+    del chance
     queries = tuple(facts for each in told for facts in each.queries)
     failures = tuple(failed for each in told for failed in each.failures)
-    assert rows_of(ledgers, told) == rows_of(ledgers, [Telling(queries, failures)])
+    return [Telling(queries, failures)]
+
+
+@pytest.mark.parametrize("otherwise", [in_another_order, at_once])
+@pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.proof)])
+def test_ledger_is_the_same_however_it_is_told(
+    otherwise: Callable[[list[Telling], Random], list[Telling]], examples: int, ledgers: Path
+) -> None:
+    @given(chance=chances)
+    @settings(max_examples=examples, deadline=None)
+    def hold(chance: Random) -> None:
+        told = tellings(chance)
+        assert rows_of(ledgers, told) == rows_of(ledgers, otherwise(told, chance))
+
+    hold()
