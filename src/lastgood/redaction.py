@@ -557,9 +557,10 @@ def _find_end_of_login(text: str, start: int, scheme: str) -> int | None:
         if _COLON.search(rest, 0, rest.index("@")) is not None:
             return start + last
         return start + authority.rindex("@") if scheme in _WEB else None
-    if ":" not in authority:
+    colon = _COLON.search(authority)
+    if colon is None:
         return None
-    is_login = _HOSTS.match(authority) is None
+    is_login = colon[0] != ":" or _HOSTS.match(authority) is None  # no host is told from its port by `%3A`
     if last >= 0:
         is_login = is_login or any(name in scheme for name in _DATABASES)
         return start + last if is_login else None

@@ -17,6 +17,7 @@ SECRET = "hunter2+Zz/9"
     [
         f"postgresql://etl:{SECRET}@db/orders",
         f"s3a://someone:{SECRET}@bucket/chk",
+        f"s3a://someone%3A{SECRET}/{SECRET}@bucket/chk",
         f"https://acc.blob.core.windows.net/c/f.csv?sv=2024&sig={SECRET}&se=2026",
         f"s3://b/f?X-Amz-Signature={SECRET}&X-Amz-Date=1",
         f"https://h/f?access_token={SECRET}",
