@@ -52,6 +52,7 @@ def run(folder: Path, java: Java) -> list[list[object]]:
     return [json.loads(line) for line in seen.read_text().splitlines()]
 
 
+@pytest.mark.proof
 def test_spark_follows_a_link_in_its_offset_log(tmp_path: Path, java: Java) -> None:
     (tmp_path / "source").mkdir()
     for number in range(3):

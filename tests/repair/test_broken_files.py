@@ -12,7 +12,7 @@ from lastgood.planning.price import Guarantee
 
 WAYS = ("gone", "cut", "empty")
 SINKS = ("delta", "parquet")
-ALWAYS = [("delta", "gone"), ("parquet", "cut")]
+ALWAYS = [("delta", "gone")]
 
 
 def list_newest_files(app: Application) -> list[Path]:

@@ -135,7 +135,7 @@ def query(
     found.close()
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_slow_batch_of_a_driver_that_is_alive_is_shut_out_and_the_next_start_is_exact(query: Query) -> None:
     child = query.start_and_hold()
     before = query.folder / "before"

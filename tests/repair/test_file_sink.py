@@ -77,8 +77,8 @@ def test_log_of_a_sink_that_went_back_goes_on_where_it_ends(writer: Application)
     require_each_row_once(writer, plan)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("wrote", [False, pytest.param(True, marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("wrote", [False, True])
 def test_number_of_a_batch_is_used_up_where_no_sink_is_asked(writer: Application, *, wrote: bool) -> None:
     died(writer, wrote=wrote)
     writer.evidence.update(sinks=())

@@ -43,7 +43,7 @@ def test_rows_tell_it_without_a_broker_and_without_a_mark_too(application: MakeA
     assert judged(app, plan) == []
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_numbers_that_a_constant_name_has_used_up_are_not_used_again(application: MakeApplication) -> None:
     app = application(sink="txn")
     app.evidence.update(txn_app_id=TXN_APP_ID)

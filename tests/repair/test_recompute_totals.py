@@ -91,6 +91,7 @@ def finish(query: Totals) -> None:
     assert sum(count for _, count, _ in query.rows()) == sum(map(len, query.events))
 
 
+@pytest.mark.proof
 def test_new_code_goes_on_with_a_table_that_is_written_whole(sparks: Sparks, tmp_path: Path) -> None:
     query = begin(sparks, tmp_path, "delta", HDFS, is_broken=True)
     plan = recompute(query)

@@ -122,6 +122,7 @@ def test_idle_driver_dies_at_its_next_plan(query: Query) -> None:
     query.require_all_once()
 
 
+@pytest.mark.proof
 def test_driver_inside_a_batch_finishes_its_sink_call_and_dies_at_the_commit(query: Query) -> None:
     query.begin_and_hold(BATCHES)
     query.put_seal_up()

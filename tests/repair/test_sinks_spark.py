@@ -107,7 +107,7 @@ def test_row_13_batch_whose_mark_has_expired_is_recognised_again(open_laboratory
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("flavour", ["file-delta", "file-sink"])
+@pytest.mark.parametrize("flavour", ["file-delta", pytest.param("file-sink", marks=pytest.mark.proof)])
 def test_row_6_batch_that_the_sink_has_is_planned_anew(flavour: str, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(VERSION, flavour)
     repair = Repair(Case(VERSION, flavour, orphaned(laboratory, FLAVOURS[flavour])), "replan")

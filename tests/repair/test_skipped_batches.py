@@ -58,7 +58,7 @@ DAMAGES = [
 ]
 
 
-IN_TEST = (Damage("dedup-delta", "missing", True, True), Damage("dedup-delta-v2", "missing", False, True))
+IN_TEST = (Damage("dedup-delta", "missing", True, True),)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,9 @@ def never_planned(folder: Path, batch_id: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batches", [4, 1], ids=["resumes", "starts"])
+@pytest.mark.parametrize(
+    "batches", [pytest.param(4, id="resumes"), pytest.param(1, id="starts", marks=pytest.mark.proof)]
+)
 def test_file_that_is_gone_is_told_as_a_loss(spark: RunningSpark, tmp_path: Path, batches: int) -> None:
     last = batches - 1
     for number in range(batches):

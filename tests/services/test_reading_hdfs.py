@@ -279,7 +279,7 @@ query.stop()
 """
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_what_spark_has_written_to_hdfs_is_read_by_the_name_that_spark_was_given(
     hdfs: HdfsCluster, java: Java, say: Say, tmp_path: Path
 ) -> None:

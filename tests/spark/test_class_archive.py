@@ -66,6 +66,7 @@ def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_it
     assert FROM_ARCHIVE in log.read_text()
 
 
+@pytest.mark.proof
 def test_job_that_fails_leaves_no_archive_and_where_to_look_and_spark_starts_without(
     job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
 ) -> None:

@@ -45,7 +45,8 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("version", ["3.5.9", pytest.param(find_default_spark().version, marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("version", ["3.5.9", find_default_spark().version])
 def test_script_runs_on_the_spark_of_its_environment_whatever_the_shell_exports(
     version: str,
     spark_of: Callable[[str], SparkEnvironment],

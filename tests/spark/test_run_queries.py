@@ -58,7 +58,7 @@ def changed_at_rest(running: Running, query: Lines) -> bool:
     return ended[query.name] != started[query.name]
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_damage_to_one_is_repaired_and_the_other_stays_as_it_is(running: Running) -> None:
     first, second = running.queries
     time.sleep(1.5)  # the mirror looks twice a second

@@ -47,6 +47,7 @@ def test_truncated_plan_comes_back_from_the_mirror_since_our_own_driver_is_dead(
     assert "was started here and has ended" in str(told.attempts[-1].proof)
 
 
+@pytest.mark.proof
 def test_deleted_checkpoint_comes_back_from_the_mirror(running: Running) -> None:
     (lines,) = running.queries
     time.sleep(1.5)
