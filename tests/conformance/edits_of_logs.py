@@ -255,18 +255,20 @@ def _aheads(case: Path) -> Iterator[Parameters]:
 @row(_aheads, weight=6)
 def copy_ahead(case: Path, logs: list[str], batch: int, by: int) -> None:
     """An entry that is not there yet, with the content of one that is; of a plan the time is a later one."""
+    done = entry(case, "commits", batch)
+    done_ms = done.stat().st_mtime_ns // 1_000_000 if done.is_file() else 0
     for log in logs:
         path = entry(case, log, batch)
         if path.is_file():
-            write(log_folder(case, log) / str(batch + by), _plan_later(path.read_bytes(), by))
+            write(log_folder(case, log) / str(batch + by), _plan_later(path.read_bytes(), done_ms, by))
 
 
-def _plan_later(content: bytes, milliseconds: int) -> bytes:
-    """The same plan at another time: Spark never plans two batches at once."""
+def _plan_later(content: bytes, done_ms: int, by_ms: int) -> bytes:
+    """The same plan at another time: Spark plans a batch once the one before is committed."""
     time = re.search(rb'"batchTimestampMs":(\d+)', content)
     if time is None:
         return content
-    return content[: time.start(1)] + b"%d" % (int(time[1]) + milliseconds) + content[time.end(1) :]
+    return content[: time.start(1)] + b"%d" % (max(int(time[1]), done_ms) + by_ms) + content[time.end(1) :]
 
 
 def _query_ids(case: Path) -> Iterator[Parameters]:
