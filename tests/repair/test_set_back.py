@@ -11,11 +11,12 @@ from lastgood.journal.endings import find_endings
 from lastgood.journal.room import locate_recoveries
 from lastgood.mirror.backups import BackupMissingError
 from lastgood.observe.positions import StartChoice
-from lastgood.operations.backup import create, restore
+from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.recovery.restoring import restore
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocalStorage, parse_location

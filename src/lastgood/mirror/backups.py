@@ -49,10 +49,27 @@ class CheckpointNotEmptyError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptState(JsonValue):
+    """What a backup says of the copies of the state that belong to it."""
+
+    json = make_form(closed=True)
+
+    batch: int
+    """After which batch the state was so."""
+    files: int
+    size: int
+    """Bytes of all files together."""
+    copied: int
+    """Bytes of those that were copied with this backup; older ones have copied the others."""
+    sha256: str
+    """Of the list of its files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Backup(JsonValue):
     """What a backup holds."""
 
-    json = make_form(closed=True)
+    json = make_form(closed=True, left_out="state")
 
     id: str
     at_ms: int
@@ -67,6 +84,8 @@ class Backup(JsonValue):
     """True if it is not to be removed with age."""
     sha256: str | None = None
     """Of the copies, as `compute_digest` has it; None of a backup that was made before this was written down."""
+    state: KeptState | None = None
+    """Of the state, if it was to be kept as well."""
 
 
 def locate_backups(checkpoint: Location) -> Location:
@@ -74,13 +93,16 @@ def locate_backups(checkpoint: Location) -> Location:
     return checkpoint.sibling(WORK_SUFFIX) / "backups"
 
 
-def make_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[Backup, bytes]:
+def make_backup(
+    copies: Iterable[Copy], *, at_ms: int, backup_id: str, state: KeptState | None = None
+) -> tuple[Backup, bytes]:
     """A backup of these files, and the bytes of its file.
 
     Args:
         copies: One of each file.
         at_ms: The time, milliseconds since 1970.
         backup_id: By `make_id`.
+        state: What was copied of the state; None: nothing.
     """
     held = sorted(copies, key=restore_order)
     ids = [copy.query_id for copy in held if copy.query_id]
@@ -93,6 +115,7 @@ def make_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[
         files=len(held),
         size=sum(copy.size for copy in held),
         sha256=compute_digest(held),
+        state=state,
     )
     return backup, compress(encode_lines(held))
 
@@ -160,7 +183,9 @@ def parse_backup(raw: bytes) -> Backup | None:
         backup = Backup.from_json(_drop_signature(read_json(raw)))
     except ValueError:
         return None
-    numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
+    numbers = [backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None)]
+    if backup.state is not None:
+        numbers += [backup.state.batch, backup.state.files, backup.state.size, backup.state.copied]
     if all(map(is_long, numbers)) and is_time_ms(backup.at_ms):
         return backup
     return None

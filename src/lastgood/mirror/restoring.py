@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from lastgood.asked import make_typeable
 from lastgood.checkpoint.contents import Checkpoint
@@ -42,8 +43,9 @@ def require_lost(storage: Storage, checkpoint: Checkpoint, location: Location) -
     raise _make_not_lost_error(checkpoint, location)
 
 
-def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, copies: Sequence[Copy]) -> None:
-    """Write copies where a checkpoint was lost, and nothing over what is there.
+@contextlib.contextmanager
+def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, copies: Sequence[Copy]) -> Iterator[None]:
+    """Write copies where a checkpoint was lost, and nothing over what is there; what is done within comes to them.
 
     The newest plan is put there empty before all else, and its content after all else: a driver that starts in between,
     or after this was interrupted, dies at it, as at the seal of a repair. It would begin anew, or go on in the middle.
@@ -73,6 +75,7 @@ def put_back(storage: WritableStorage, location: Location, lost: Checkpoint, cop
             # write, and what it has written since we looked stays as it is.
             if copy.path != seal and not storage.create(location / copy.path, copy.content):
                 _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
+        yield
         for copy in copies:
             if copy.path == seal:
                 _open_to_drivers(storage, location, copy)

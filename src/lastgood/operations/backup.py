@@ -1,25 +1,20 @@
-"""`backup create|list|keep|restore`: the logs of a query at one moment, and a lost checkpoint back from them."""
+"""`backup create|list|keep`: the logs of a query at one moment, and its state if that is wanted."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
-from lastgood.asked import Asked
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.layout import COMMITS
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError
 from lastgood.ids import make_id
-from lastgood.journal.endings import find_endings, select_as_left
-from lastgood.journal.room import require_no_open
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.mirror.backups import (
     Backup,
-    BackupMissingError,
     find_backup,
     find_newest_in,
     keep_backup,
@@ -27,40 +22,24 @@ from lastgood.mirror.backups import (
     list_unread,
     locate_backups,
     make_backup,
-    read_backup,
     remove_older,
-    require_signed,
     write_backup,
 )
-from lastgood.mirror.mirror import MirrorWriter, locate_mirror, read_mirror
-from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_lost
+from lastgood.mirror.mirror import MirrorWriter, locate_mirror
+from lastgood.mirror.state_copies import (
+    StateCopies,
+    choose_state,
+    copy_state,
+    drop_copies,
+    find_newest_kept,
+    remove_unnamed,
+)
 from lastgood.observe.ledger import choose_ledger, fill_with
 from lastgood.observe.open_query import CheckpointMissingError, read_clock_ms
 from lastgood.settings.keys import make_signer
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage
 from lastgood.storage.writing import WritableStorage, open_writable
-from lastgood.values import JsonValue, make_form
-
-MIRROR = "mirror"
-"""What `backup restore --from` takes for the newest state of the mirror."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored(JsonValue):
-    """A checkpoint that was put back."""
-
-    json = make_form("checkpoint from=source files last_planned last_committed absent")
-    """What `backup restore --format json` prints."""
-
-    checkpoint: str
-    source: str
-    """`mirror`, or the id of the backup."""
-    files: int
-    last_planned: int | None
-    last_committed: int | None
-    absent: tuple[str, ...]
-    """What a restart would still look for and not find; state among it, which no backup holds."""
 
 
 def create(
@@ -68,21 +47,26 @@ def create(
     *,
     retain_ms: int | None = None,
     ledger: str | None = None,
+    state: bool = False,
     environment: Mapping[str, str] | None = None,
+    tell: Callable[[StateCopies], None] = lambda _: None,
 ) -> tuple[Backup, list[Backup]]:
     """Back up the logs of a query, into the mirror as well, and fill the ledger if there is one.
 
     Args:
         target: Which query.
         retain_ms: Remove older backups that are not kept; none if None.
+        state: Whether the state is copied as well, as it was after the newest batch that is committed.
         ledger: URL or path; None: that of the configuration, else of `LASTGOOD_LEDGER`, else none.
         environment: Environment variables; ours if None.
+        tell: Is told what there is of the state, before any of it is copied.
 
     Returns:
         The backup, and those that were removed.
 
     Raises:
         CheckpointMissingError: there is nothing to back up.
+        StateNotKeptError: the state cannot be loaded, or changed while it was copied; no backup was made.
         StorageError: checkpoint or work folder cannot be read or written (subclasses).
         LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
         LedgerError, NoSpaceError: the ledger was not filled; the backup is made.
@@ -108,16 +92,41 @@ def create(
         )
     writer.look()
     writer.settle()
-    backup, content = make_backup(copies, at_ms=at_ms, backup_id=make_id(at_ms))
-    folder = locate_backups(location)
-    write_backup(storage, folder, backup, content, signer)
+    backup_id, folder = make_id(at_ms), locate_backups(location)
+    kept = _keep_state(storage, location, copies, backup_id, tell) if state else None
+    try:
+        described = None if kept is None else kept.describe(backup_id)
+        backup, content = make_backup(copies, at_ms=at_ms, backup_id=backup_id, state=described)
+        write_backup(storage, folder, backup, content, signer)
+    except BaseException:
+        if kept is not None:
+            drop_copies(storage, location, kept, backup_id)
+        raise
     if retain_ms is None:
         removed = []
     else:
         removed = remove_older(storage, folder, before_ms=at_ms - retain_ms)
+    remove_unnamed(storage, location, now_ms=at_ms)
     if place is not None:
         _fill(place, location, copies, backup)
     return backup, removed
+
+
+def _keep_state(
+    storage: WritableStorage,
+    location: Location,
+    copies: Sequence[Copy],
+    backup_id: str,
+    tell: Callable[[StateCopies], None],
+) -> StateCopies | None:
+    """Copy the state as it was after the newest batch that these logs have committed; None if there is none to keep."""
+    checkpoint = read_checkpoint(storage, location)
+    if not checkpoint.is_stateful:
+        return None
+    older = find_newest_kept(list_backups(storage, locate_backups(location)))
+    chosen = choose_state(storage, location, checkpoint, find_newest_in(copies, COMMITS), older)
+    tell(chosen)
+    return copy_state(storage, location, chosen, backup_id)
 
 
 def _fill(place: LedgerPlace, location: Location, copies: list[Copy], backup: Backup) -> None:
@@ -151,48 +160,6 @@ def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:
     folder = locate_backups(location)
     found = find_backup(storage, folder, backup_id)
     return keep_backup(storage, folder, found, kept=kept, signer=make_signer(target.config, location))
-
-
-def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = False) -> Restored:
-    """Put a lost checkpoint back, byte for byte.
-
-    Only where offset log and commit log are gone: what is there is never overwritten. Its newest plan stands there
-    empty until all else is back, so that no driver starts on half of it. What was interrupted goes on where it was.
-
-    Args:
-        target: Which query.
-        source: `mirror`, the id of a backup, or `last`.
-        unsigned_mirror: Whether a person trusts the mirror, which nobody signs, where there is a key.
-
-    Raises:
-        CheckpointNotEmptyError: there is a checkpoint, or a file of one with other content.
-        RecoveryOpenError: a repair was begun there, and neither finished nor taken back.
-        BackupMissingError: there is no such backup, or nothing in the mirror.
-        SignatureMissingError, SignatureWrongError: there is a key, and it was not signed by one.
-        StorageError: it cannot be read or written (subclasses).
-    """
-    location, storage = _open(target)
-    signer = make_signer(target.config, location)
-    checkpoint = read_checkpoint(storage, location)
-    if not require_lost(storage, checkpoint, location):
-        # The empty plan may be the seal of a repair.
-        require_no_open(storage, location, Asked(target.typed), target.config)
-    if source == MIRROR:
-        if signer.keys and not unsigned_mirror:
-            raise make_mirror_unsigned_error(signer, target.typed, location)
-        mirrored = read_mirror(storage, locate_mirror(location))
-        copies = choose_newest(select_as_left(mirrored, find_endings(storage, location, signer.keys)))
-        if find_newest_in(copies, OFFSETS) is None:
-            raise BackupMissingError("the mirror holds no batch", subject=str(locate_mirror(location)))
-    else:
-        folder = locate_backups(location)
-        backup = find_backup(storage, folder, source)
-        require_signed(storage, folder, backup, signer)
-        source, copies = backup.id, read_backup(storage, folder, backup)
-    put_back(storage, location, checkpoint, copies)
-    back = read_checkpoint(storage, location)
-    newest = back.last_planned, back.last_committed
-    return Restored(str(location), source, len(copies), *newest, tuple(back.absent))
 
 
 def _open(target: Target) -> tuple[Location, WritableStorage]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lastgood.checkpoint.layout import OFFSETS, parse_batch
-from lastgood.checkpoint.state import Loads, State, find_unique_ids
+from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS, OFFSETS, parse_batch
+from lastgood.checkpoint.state import Loads, State, StateStore, find_unique_ids
+from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.skipping import find_version_loaded
 
@@ -59,10 +60,28 @@ def list_sound_versions(observed: Observation) -> set[int]:
 
 def list_files_of(state: State, version: int) -> Iterator[str]:
     """Paths of the files of versions from which one is loaded."""
+    for store, file in _list_path(state, version):
+        yield f"{store.folder}/{file.name}"
+
+
+def list_files_read(state: State, version: int) -> Iterator[str]:
+    """Paths of all files that are read when a version is loaded, also of those that a snapshot of RocksDB shares.
+
+    Of such a one that was not looked into, all that it may share.
+    """
+    for store, file in _list_path(state, version):
+        yield f"{store.folder}/{file.name}"
+        if file.kind is StateFileKind.ZIP:
+            metadata = store.snapshots.get(file)
+            names = metadata.files if isinstance(metadata, SnapshotMetadata) else store.immutables
+            yield from (f"{store.folder}/{below}/{name}" for name in names for below in IMMUTABLE_FOLDERS)
+
+
+def _list_path(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]]:
     for operator in state.operators:
         for store in operator.stores:
             for file in Loads(store, find_unique_ids(store, state.commits)).path(version):
-                yield f"{store.folder}/{file.name}"
+                yield store, file
 
 
 def list_batches_planned(observed: Observation) -> set[int]:

@@ -16,10 +16,11 @@ from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.open_query import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
-from lastgood.operations.backup import create, find_backups, keep, restore
+from lastgood.operations.backup import create, find_backups, keep
 from lastgood.planning.price import Waiver
-from lastgood.recovery import applying
+from lastgood.recovery import applying, restoring
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.recovery.restoring import restore
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -117,7 +118,7 @@ def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead_a
     CheckpointBuilder(checkpoint, FileInput(compact_interval=99)).run(12)
     look(checkpoint)
     shutil.rmtree(checkpoint)
-    monkeypatch.setattr(operation, "open_writable", open_recording)
+    monkeypatch.setattr(restoring, "open_writable", open_recording)
     restore(resolve_target(str(checkpoint)))
     numbers = range(12)
     expected = ["metadata", *(f"{log}/{n}" for log in ("sources/0", "offsets", "commits") for n in numbers)]
@@ -142,7 +143,7 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
     before = logs(checkpoint)
     shutil.rmtree(checkpoint)
     with monkeypatch.context() as patch:
-        patch.setattr(operation, "open_writable", open_full)
+        patch.setattr(restoring, "open_writable", open_full)
         with pytest.raises(StorageError):
             restore(resolve_target(str(checkpoint)))
     restore(resolve_target(str(checkpoint)))
@@ -158,7 +159,7 @@ def interrupt(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, source: str) ->
         shutil.rmtree(checkpoint)
         broken = FaultyWriter(LocalWriter(), error=StorageError("the disk is full"), before=number)
         with monkeypatch.context() as patch:
-            patch.setattr(operation, "open_writable", lambda _, broken=broken: broken)
+            patch.setattr(restoring, "open_writable", lambda _, broken=broken: broken)
             try:
                 restore(resolve_target(str(checkpoint)), source=source)
             except StorageError:
@@ -271,7 +272,7 @@ def test_a_driver_that_starts_during_a_restore_keeps_what_it_has_written(
     look(checkpoint)
     shutil.rmtree(checkpoint)
     planned = parse_location(str(checkpoint)) / "offsets/0"
-    monkeypatch.setattr(operation, "open_writable", open_meanwhile)
+    monkeypatch.setattr(restoring, "open_writable", open_meanwhile)
     with pytest.raises(CheckpointNotEmptyError) as refused:
         restore(resolve_target(str(checkpoint)))
     assert (checkpoint / "offsets/0").read_bytes() == b"v1\nits own plan"
