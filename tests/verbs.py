@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 from lastgood.cli.main import main
@@ -35,6 +35,11 @@ VERBS = [
     ["verify"],
     ["backup", "list"],
 ]
+FEW_ROUND_TRIPS = [
+    "4.3-agg-rocksdb-ckptv2-healthy",
+    *(pytest.param(case, marks=pytest.mark.proof) for case in ("4.2-kafka-multi-topic", "4.3-file-sink-healthy")),
+]
+"""Cases in which the requests of a verb are counted that wait for one another."""
 FEW_VERBS = [["status"], ["verify"], ["backup", "list"]]
 
 Answer = tuple[int, str, str]
@@ -48,13 +53,7 @@ def arguments(verb: list[str], target: str) -> list[str]:
 
 def run(verb: list[str], target: str, env: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     """A verb in a process of its own, which knows nothing but `env`."""
-    done = subprocess.run(
-        [LASTGOOD, *arguments(verb, target)],
-        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **env},
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_SECONDS,
-    )
+    done = forked.run(*arguments(verb, target), env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **env})
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)
 

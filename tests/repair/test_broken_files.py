@@ -12,7 +12,6 @@ from lastgood.planning.price import Guarantee
 
 WAYS = ("gone", "cut", "empty")
 SINKS = ("delta", "parquet")
-ALWAYS = [("delta", "gone")]
 
 
 def list_newest_files(app: Application) -> list[Path]:
@@ -36,12 +35,9 @@ def break_newest(app: Application, way: str) -> None:
         file.write_bytes(content[: len(content) // 2 if way == "cut" else 0])
 
 
-def name_cell(sink: str, way: str) -> object:
-    marks = pytest.mark.spark if (sink, way) in ALWAYS else pytest.mark.proof
-    return pytest.param(sink, way, marks=marks)
-
-
-@pytest.mark.parametrize(("sink", "way"), [name_cell(sink, way) for sink in SINKS for way in WAYS])
+@pytest.mark.proof
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("sink", SINKS)
 def test_batch_whose_file_is_broken_is_given_back_and_read_again(
     sink: str, way: str, application: MakeApplication
 ) -> None:

@@ -51,8 +51,8 @@ def require_each_row_once(app: Application, plan: Plan, twice: int = 0) -> None:
     assert max(compacted) > NEWEST + 3
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("goal", ["fresh", pytest.param("reposition", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("goal", ["fresh", "reposition"])
 def test_batch_that_the_sink_lacks_leaves_no_gap(goal: str, writer: Application) -> None:
     died(writer)
     plan = writer.planned(StartChoice(batch=NEWEST - 1), goal=goal)

@@ -28,7 +28,7 @@ from lastgood.settings.target import resolve_target
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 VERSION = "4.2.0"
-SAMPLE = {"kafka-delta": 3}
+SAMPLE = {"kafka-delta": 2}
 """Each goal once, if none is refused."""
 KINDS = ("files", "file-sink", "file-delta", "kafka-delta")
 MANY = 8

@@ -204,7 +204,16 @@ def test_join_goes_on_as_if_its_state_had_never_been_lost(harmed: Any) -> None:
     plan = query.rebuild()
     assert {path for path in list_files(query.folder) if "/rebuilt/" not in path} - {"chk.lastgood/run.lock"} == before
     assert (plan.guarantee, plan.promise.outcome) == (Guarantee.EXACTLY_ONCE, "resumes")
-    recovery = lastgood.apply(plan, driver_is_dead=True)
+    lastgood.apply(plan, driver_is_dead=True)
+    query.finish()
+
+
+@pytest.mark.proof
+def test_what_was_taken_back_is_made_anew_once_more(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(4)
+    before = list_files(query.folder)
+    recovery = lastgood.apply(query.rebuild(), driver_is_dead=True)
     lastgood.undo(recovery.id, checkpoint=str(query.checkpoint), driver_is_dead=True)
     assert {path for path in list_files(query.folder) if "chk.lastgood/" not in path} == before
     lastgood.apply(query.rebuild(), driver_is_dead=True)

@@ -58,12 +58,8 @@ DAMAGES = [
 ]
 
 
-IN_TEST = (Damage("dedup-delta", "missing", True, True),)
-
-
-@pytest.mark.parametrize(
-    "damage", [pytest.param(each, marks=() if each in IN_TEST else pytest.mark.proof, id=str(each)) for each in DAMAGES]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_query_goes_on_exactly_once(damage: Damage, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(VERSION, damage.flavour)
     newest = max(ids(laboratory.healthy(FLAVOURS[damage.flavour]), "commits"))

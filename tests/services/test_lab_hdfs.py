@@ -20,7 +20,7 @@ from lastgood.process.java import Java
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.proof
 
 DEADLINE_SECONDS = 60
 Describe = Callable[..., HdfsCluster]

@@ -200,6 +200,7 @@ def test_data_of_a_folder_serve_the_next_broker(describe: Describe, topic: str) 
         assert consume(second, topic, 1) == ["a"]
 
 
+@pytest.mark.proof
 def test_folder_may_have_any_name(describe: Describe, topic: str) -> None:
     with describe("a folder für Ünïcode \\ 😀") as broker:
         broker.create_topic(topic)
@@ -207,6 +208,7 @@ def test_folder_may_have_any_name(describe: Describe, topic: str) -> None:
         assert (broker.folder / "data" / f"{topic}-0").is_dir()
 
 
+@pytest.mark.proof
 def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as owner:
         owner.bind((LOOPBACK, find_free_port()))
@@ -220,6 +222,7 @@ def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest
             assert broker.port != taken
 
 
+@pytest.mark.proof
 def test_port_that_was_asked_for_and_is_taken_is_named_as_the_cause(describe: Describe) -> None:
     with socket.socket() as owner:
         owner.bind((LOOPBACK, find_free_port()))

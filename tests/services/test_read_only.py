@@ -90,7 +90,9 @@ def accesses(root: Path) -> dict[str, int]:
 STATEFUL = pytest.param("3.5-agg-hdfs-healthy", marks=pytest.mark.proof)
 
 
-@pytest.fixture(params=["4.3-file-sink-healthy", "4.2-kafka-multi-topic", STATEFUL])
+@pytest.fixture(
+    params=["4.2-kafka-multi-topic", pytest.param("4.3-file-sink-healthy", marks=pytest.mark.proof), STATEFUL]
+)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder with a real checkpoint, its mirror and a backup, sinks of both kinds, broker facts and a log."""
     root = tmp_path / "chk"

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import pytest
 from trips import fewest
-from verbs import ANSWER_SECONDS, CASES, FEW_VERBS, LASTGOOD, ROUND_TRIPS_MAX, VERBS, Say, run, without_local_disk
+from verbs import (
+    ANSWER_SECONDS,
+    CASES,
+    FEW_ROUND_TRIPS,
+    FEW_VERBS,
+    LASTGOOD,
+    ROUND_TRIPS_MAX,
+    VERBS,
+    Say,
+    run,
+    without_local_disk,
+)
 
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import SUPERUSER, HdfsCluster
@@ -247,7 +258,7 @@ def test_an_answer_that_is_cut_never_reads_as_less(
         assert refused >= 14
 
 
-@pytest.mark.parametrize("case", ["4.2-kafka-multi-topic", "4.3-agg-rocksdb-ckptv2-healthy", "4.3-file-sink-healthy"])
+@pytest.mark.parametrize("case", FEW_ROUND_TRIPS)
 def test_a_verb_waits_for_few_answers_in_a_row(case: str, hdfs: HdfsCluster, put: Callable[[Path], str]) -> None:
     target = put(CASES / case / "checkpoint")
     with Proxy(hdfs.http_port, seconds=0.03) as proxy:

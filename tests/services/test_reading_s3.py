@@ -19,6 +19,7 @@ from trips import fewest
 from verbs import (
     ANSWER_SECONDS,
     CASES,
+    FEW_ROUND_TRIPS,
     FEW_VERBS,
     LASTGOOD,
     ROUND_TRIPS_MAX,
@@ -53,6 +54,8 @@ KINDS = {
     "damaged metadata": "4.3-metadata-garbage",
     "state that is gone": "4.3-state-version-removed",
 }
+PROOF = dict.fromkeys((*KINDS,)[1:5], pytest.mark.proof)
+"""Ten seconds each."""
 
 
 @pytest.fixture
@@ -81,7 +84,9 @@ def say(s3: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return Say(capsys)
 
 
-@pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=kind, marks=PROOF.get(kind, ())) for kind, case in KINDS.items()]
+)
 def test_every_verb_says_on_s3_what_it_says_of_the_folder(
     case: str, say: Say, put: Callable[[Path], str], tmp_path: Path
 ) -> None:
@@ -209,7 +214,7 @@ def distant(s3: S3Server, say: Say, monkeypatch: pytest.MonkeyPatch) -> Iterator
         filesystem.clear_instance_cache()
 
 
-@pytest.mark.parametrize("case", ["4.2-kafka-multi-topic", "4.3-agg-rocksdb-ckptv2-healthy", "4.3-file-sink-healthy"])
+@pytest.mark.parametrize("case", FEW_ROUND_TRIPS)
 def test_a_verb_waits_for_few_answers_in_a_row(case: str, say: Say, distant: Proxy, put: Callable[[Path], str]) -> None:
     target = put(CASES / case / "checkpoint")
 

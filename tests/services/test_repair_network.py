@@ -24,7 +24,7 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.proof
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 BYTES_MAX = 1_000_000

@@ -185,6 +185,7 @@ policy = {{ max_attempts = 0 }}
     check_failures(records_in(agent), tmp_path)
 
 
+@pytest.mark.proof
 def test_driver_that_is_killed_leaves_whole_lines_and_its_name(java: Java, tmp_path: Path) -> None:
     agent = tmp_path / "agent"
     agent.mkdir()
@@ -214,6 +215,7 @@ def test_driver_that_is_killed_leaves_whole_lines_and_its_name(java: Java, tmp_p
     assert driver_in(agent).exited_at_ms is None
 
 
+@pytest.mark.proof
 def test_query_commits_where_the_agent_cannot_write(java: Java, tmp_path: Path) -> None:
     (tmp_path / "no-folder").write_text("")
     ending, log = run_app(find_default_spark(), java, tmp_path, "end", agent=tmp_path / "no-folder" / "agent")

@@ -30,7 +30,6 @@ SCRIPT = Path(__file__).with_name("delta_tables_app.py")
 VERSION = "4.2.0"
 """The one that has Delta here."""
 TRANSACTIONS = {"old": 0, "q": 5, "other": 5}
-SHORT = ("v2_json",)
 CORPUS = Path(__file__).parents[1] / "corpus" / "delta"
 _VERSION = re.compile(r"(\d{20})\.(?:json|crc)")
 
@@ -85,11 +84,8 @@ def clean_up(table: Path, *, checksums: bool) -> Path:
     return table
 
 
-def forms() -> list[Any]:
-    return [form if form in SHORT else pytest.param(form, marks=pytest.mark.proof) for form in FORMS]
-
-
-@pytest.mark.parametrize("form", forms())
+@pytest.mark.proof
+@pytest.mark.parametrize("form", FORMS)
 def test_transactions_are_those_that_delta_reads_from_commits_checkpoint_and_checksum(delta: Delta, form: str) -> None:
     whole = delta.table(form)
     expected = delta.answer(whole)

@@ -113,6 +113,7 @@ def test_table_is_the_input_flight_by_flight_and_each_has_an_offset_of_its_own(
     assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) >= 3
 
 
+@pytest.mark.proof
 def test_windows_that_are_closed_equal_those_of_all_flights_at_once(
     start: Start, flights: list[Row], tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def test_plan_that_changes_the_logs_is_proven_and_a_false_promise_is_not(
     del spark_jars
 
 
+@pytest.mark.proof
 def test_folder_of_files_is_proven_and_a_checkpoint_on_which_spark_fails_is_not(tmp_path: Path) -> None:
     checkpoint = on_files(tmp_path, orphan=True)
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(prove=True))

@@ -68,6 +68,7 @@ def records_in(folder: Path) -> list[Record]:
     return [record for each in read for record in each.records]
 
 
+@pytest.mark.proof
 def test_query_goes_on_whatever_becomes_of_its_records(java: Java, tmp_path: Path) -> None:
     """Five recorders, begun late: one writes beside the checkpoint, one to a sink that hangs, three to ledgers.
 

@@ -60,6 +60,7 @@ def test_deleted_checkpoint_comes_back_from_the_mirror(running: Running) -> None
     assert lines.shown() == lines.exactly
 
 
+@pytest.mark.proof
 def test_plain_restart_changes_nothing(running: Running) -> None:
     (lines,) = running.queries
     seen = running.kill()

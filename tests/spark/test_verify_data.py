@@ -25,7 +25,7 @@ import lastgood.spark
 from lastgood.audit.spark_job import SparkSubmit
 from lastgood.audit.specification import make_audit_spec
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import find_default_spark, make_quick_conf, submit
+from lastgood.lab.spark import find_default_spark, make_quick_conf, make_small_conf, submit
 from lastgood.operations.verify import verify_data
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
@@ -273,6 +273,7 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
     arguments = [str(JOB_FOLDER), str(question), str(answer)]
     # To compile each query takes longer than to run it on some hundred rows; the tests of the command do compile them.
     conf = {
+        **make_small_conf(spark_jars),
         "spark.driver.memory": "600m",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -280,9 +281,7 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
     }
     with (
         log.open("wb") as output,
-        submit(
-            script, arguments, environment=find_default_spark(), java=java, jars=spark_jars, conf=conf, output=output
-        ) as child,
+        submit(script, arguments, environment=find_default_spark(), java=java, conf=conf, output=output) as child,
     ):
         ending = child.wait(DEADLINE_SECONDS * 8)
     assert ending is not None, log.read_text()[-5000:]
@@ -417,6 +416,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "COLUMNS": "120", **cache}
 
 
+@pytest.mark.proof
 def test_command_prints_one_object_and_exits_with_1_for_a_damaged_table(
     answers: dict[str, Any], stage: Stage, tmp_path: Path
 ) -> None:
