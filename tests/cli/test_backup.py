@@ -83,6 +83,7 @@ def test_the_json_names_every_field(checkpoint: Path) -> None:
         "last_planned": 2,
         "last_committed": 2,
         "absent": [],
+        "state_batch": None,
     }
 
 

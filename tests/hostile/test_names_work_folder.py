@@ -23,6 +23,7 @@ from lastgood.mirror.backups import BackupMissingError, list_backups, locate_bac
 from lastgood.mirror.copies import decode_copies
 from lastgood.operations import backup as verbs
 from lastgood.recovery.prover import _copy
+from lastgood.recovery.restoring import restore
 from lastgood.settings.target import resolve_target
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Entry, FsspecStorage, parse_location
@@ -82,7 +83,7 @@ def test_a_lost_checkpoint_is_not_restored_from_a_victims_folder(lake: Path) -> 
     (lake / "lake/chk.lastgood").rename(lake / "lake/lost.lastgood")
     for wanted in (ELSEWHERE, ID, "last"):
         with pytest.raises(BackupMissingError):
-            verbs.restore(resolve_target(checkpoint), source=wanted)
+            restore(resolve_target(checkpoint), source=wanted)
     assert not (lake / "lake/lost").exists()
 
 
@@ -233,7 +234,7 @@ def test_a_copy_of_another_name_than_an_entrys_leaves_no_seal(tmp_path: Path, so
     target = resolve_target(str(tmp_path / "chk"))
     verbs.create(target)
     shutil.rmtree(tmp_path / "chk")
-    verbs.restore(target, source=source)
+    restore(target, source=source)
     assert [path for path in (tmp_path / "chk/offsets").iterdir() if not path.stat().st_size] == []
     assert (tmp_path / "chk/offsets/7").exists()
 
@@ -278,5 +279,5 @@ def test_no_file_in_a_log_spoils_the_backup_of_the_others(
     target = resolve_target(str(tmp_path / "chk"))
     verbs.create(target)
     shutil.rmtree(tmp_path / "chk")
-    verbs.restore(target, source=source)
+    restore(target, source=source)
     assert state_of(tmp_path / "chk") == logs
