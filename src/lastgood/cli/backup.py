@@ -14,6 +14,7 @@ from lastgood.errors import format_command_line
 from lastgood.visible import take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
+    from lastgood.mirror.backups import Backup
     from lastgood.mirror.state_copies import StateCopies
 
 _BACKUPS_SHOWN = 200
@@ -133,7 +134,7 @@ def list_(target: str, *, output_format: str) -> int:
             str(each.files),
             f"{each.size:,}",
             state,
-            "kept" if each.kept else "",
+            _describe_stay(each),
         )
     for line in rows.more:
         out.print(f"the oldest are not shown: {line}")
@@ -142,6 +143,13 @@ def list_(target: str, *, output_format: str) -> int:
         out.print(make_styled(("damaged", "red"), f"  {line}: it does not say what it holds"))
     print_nothing_changed()
     return 0
+
+
+def _describe_stay(backup: Backup) -> str:
+    """Who removes it, where that is not age."""
+    if backup.kept:
+        return "kept"
+    return "by run" if backup.by_run else ""
 
 
 @backup.command()

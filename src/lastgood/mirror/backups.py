@@ -28,6 +28,8 @@ from lastgood.values import JsonValue, make_form
 from lastgood.written import redact_written
 
 FACTS_BYTES_MAX = 64 * 1024
+OF_RUN_MAX = 2
+"""So many of the backups that `run` makes by itself stay: while the newest is made, the one before it is whole."""
 _FACTS_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]{4})\.json", re.ASCII)
 _UNASKED = Signer()
 
@@ -69,7 +71,7 @@ class KeptState(JsonValue):
 class Backup(JsonValue):
     """What a backup holds."""
 
-    json = make_form(closed=True, left_out="state")
+    json = make_form(closed=True, left_out="state by_run")
 
     id: str
     at_ms: int
@@ -86,6 +88,8 @@ class Backup(JsonValue):
     """Of the copies, as `compute_digest` has it; None of a backup that was made before this was written down."""
     state: KeptState | None = None
     """Of the state, if it was to be kept as well."""
+    by_run: bool = False
+    """Whether `run` has made it by itself, for its state, and removes it for a newer one."""
 
 
 def locate_backups(checkpoint: Location) -> Location:
@@ -94,7 +98,7 @@ def locate_backups(checkpoint: Location) -> Location:
 
 
 def make_backup(
-    copies: Iterable[Copy], *, at_ms: int, backup_id: str, state: KeptState | None = None
+    copies: Iterable[Copy], *, at_ms: int, backup_id: str, state: KeptState | None = None, by_run: bool = False
 ) -> tuple[Backup, bytes]:
     """A backup of these files, and the bytes of its file.
 
@@ -103,6 +107,7 @@ def make_backup(
         at_ms: The time, milliseconds since 1970.
         backup_id: By `make_id`.
         state: What was copied of the state; None: nothing.
+        by_run: Whether `run` makes it by itself.
     """
     held = sorted(copies, key=restore_order)
     ids = [copy.query_id for copy in held if copy.query_id]
@@ -116,6 +121,7 @@ def make_backup(
         size=sum(copy.size for copy in held),
         sha256=compute_digest(held),
         state=state,
+        by_run=by_run,
     )
     return backup, compress(encode_lines(held))
 
@@ -291,15 +297,24 @@ def keep_backup(
 
 def remove_older(storage: WritableStorage, folder: Location, *, before_ms: int) -> list[Backup]:
     """Remove the backups made before a time, but those that are kept; return them."""
-    removed = []
-    for backup in list_backups(storage, folder):
-        if backup.at_ms < before_ms and not backup.kept:
-            # Safe: a person has set how long they are kept, and did not mark this one. First what lists it: killed in
-            # between, no backup is left that lacks its content.
-            storage.remove(folder / f"{backup.id}.json")
-            # Safe: nobody can take it for a backup any more.
-            storage.remove(folder / f"{backup.id}.jsonl.gz")
-            removed.append(backup)
+    # Safe: a person has set how long they are kept, and did not mark these.
+    return _remove(storage, folder, [each for each in list_backups(storage, folder) if each.at_ms < before_ms])
+
+
+def remove_superseded(storage: WritableStorage, folder: Location) -> list[Backup]:
+    """Remove the backups that `run` has made, but the newest ones and those that are kept; return them."""
+    # Safe: no person has asked for them, and newer ones hold what they were made for.
+    return _remove(storage, folder, [each for each in list_backups(storage, folder) if each.by_run][:-OF_RUN_MAX])
+
+
+def _remove(storage: WritableStorage, folder: Location, backups: Iterable[Backup]) -> list[Backup]:
+    removed = [each for each in backups if not each.kept]
+    for backup in removed:
+        # Safe, as whoever chose it has argued. First what lists it: killed in between, no backup is left that lacks its
+        # content.
+        storage.remove(folder / f"{backup.id}.json")
+        # Safe: nobody can take it for a backup any more.
+        storage.remove(folder / f"{backup.id}.jsonl.gz")
     return removed
 
 

@@ -181,17 +181,31 @@ def _is_copied(file: object) -> bool:
     return isinstance(file, StateStoreFile | ImmutableFile | OperatorMetadataFile | StateSchemaFile)
 
 
-def copy_state(storage: WritableStorage, location: Location, chosen: StateCopies, backup_id: str) -> StateCopies:
+def copy_state(
+    storage: WritableStorage,
+    location: Location,
+    chosen: StateCopies,
+    backup_id: str,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> StateCopies:
     """Copy what no older backup has copied; if that fails, nothing of it stays.
 
+    Args:
+        storage: Of the checkpoint.
+        location: Where it is.
+        chosen: By `choose_state`.
+        backup_id: Of the backup to which it belongs.
+        may_go_on: Asked before each file.
+
     Raises:
-        StateNotKeptError: a file went, or was changed, meanwhile.
+        StateNotKeptError: a file went, or was changed, meanwhile; or it was not to go on.
         StorageError: it cannot be copied (subclasses).
     """
     named = tuple(file.name_backup(backup_id) for file in chosen.files)
     new = [file for file in named if file.backup == backup_id]
     try:
         for file in new:
+            _require_going_on(may_go_on, location)
             _copy_file(storage, location, file)
         content = StateCopies(chosen.batch, named)
         storage.write(_locate_list(location, backup_id), content.to_bytes())
@@ -230,6 +244,16 @@ def _make_changed_error(source: Location, found: str) -> StateNotKeptError:
         expected="a file that stays as it is",
         effect="no backup was made; the next attempt may find it at rest",
     )
+
+
+def _require_going_on(may_go_on: Callable[[], bool], location: Location) -> None:
+    if not may_go_on():
+        raise StateNotKeptError(
+            "the state was not copied to its end",
+            subject=str(location),
+            found="who copies it was told to stop",
+            effect="no backup was made",
+        )
 
 
 def read_state_copies(storage: Storage, location: Location, backup: Backup) -> StateCopies:

@@ -10,6 +10,8 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.journal.endings import find_endings, select_as_left
 from lastgood.journal.room import require_newest_signed
+from lastgood.mirror.backups import list_backups, locate_backups
+from lastgood.mirror.state_copies import find_newest_kept
 from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.files_again import find_files_again
@@ -101,12 +103,18 @@ def add_repair_facts(
     facts = RepairFacts(
         mirror={path: copy.content for path, copy in select_standing(ours).items()},
         mirrored_id=mirrored_id,
+        is_state_kept=query.checkpoint.state is None and _is_state_kept(query, mirrored_id),
         state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
         checksums=frozenset(_list_checksums(query.storage, query.location)),
         files_read=_find_files_read(query, reads_all_again=reads_all_again),
         rebuilt=rebuilt,
     )
     return replace(query, seen=replace(query.seen, repair=facts))
+
+
+def _is_state_kept(query: OpenQuery, query_id: str | None) -> bool:
+    backups = list_backups(query.storage, locate_backups(query.location))
+    return find_newest_kept(backups, lambda each: each.query_id == query_id) is not None
 
 
 def observe_through(query: OpenQuery, storage: Storage) -> Observation:

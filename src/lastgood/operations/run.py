@@ -30,6 +30,7 @@ from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.mirroring import keep_mirrored
 from lastgood.supervise.prepared import Prepared, _make_start_variables, _require_distinct
 from lastgood.supervise.signals import pass_signals_to
+from lastgood.supervise.state_mirroring import keep_state_mirrored
 
 
 def prepare(
@@ -109,6 +110,8 @@ def supervise(
         agents = prepared.agent and prepared.agent.parent
         filled = held.enter_context(keep_filled(prepared.ledger, tell, agents=agents))
         held.enter_context(keep_mirrored(prepared.watches, tell, filled))
+        every = prepared.pipeline.mirror_state_seconds
+        held.enter_context(keep_state_mirrored(prepared.targets.values(), every, tell))
         agent: Agents | None = None
         healer = None
         if prepared.repairs:
@@ -177,9 +180,11 @@ def _make_adopt(
     def adopt(location: Location) -> None:
         try:
             holds.append(held.enter_context(hold_checkpoint(str(location), locate_lock_file(location))))
+            target = Target(str(location), config=pipeline.config)
             held.enter_context(keep_mirrored([location], tell, filled))
+            held.enter_context(keep_state_mirrored([target], pipeline.mirror_state_seconds, tell))
             if healer is not None:
-                healer.adopt(location, Target(str(location), config=pipeline.config))
+                healer.adopt(location, target)
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 

@@ -136,6 +136,8 @@ class RepairFacts:
     """Files of the logs as they stood last, by their path; empty without a mirror."""
     mirrored_id: str | None = None
     """The query id that the mirror knows."""
+    is_state_kept: bool = False
+    """Whether the state is gone, and a backup has kept what the query of the mirror had of it."""
     state_files: Mapping[str, int] = field(default_factory=dict)
     """Path and size of every file below `state`, of a stateful query."""
     checksums: frozenset[str] = frozenset()

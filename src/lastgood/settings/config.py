@@ -28,6 +28,8 @@ NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
 _KINDS = {bool: "true or false", int | float: "a number", str: "a text", list: "a list", dict: "a table"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_STATE_SECONDS = 600.0
+"""How often the state is kept, unless somebody says otherwise."""
 _SECONDS_MAX = 1e11
 """Three thousand years: what is longer is a mistake, and no clock can be set by it."""
 _SIZE_MAX = 4 * 1024 * 1024
@@ -195,6 +197,8 @@ class Pipeline:
     """A command whose exit code 0 means that the driver is dead; empty if there is none."""
     max_downtime_ms: int | None = None
     """How long its queries may be down without losing anything; None if nobody said."""
+    mirror_state_seconds: float | None = None
+    """How often their state is kept while they run, so that less of it has to be made anew; None: never."""
     is_configured: bool = False
     """Whether it stands in the configuration; else a command line has named it."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
@@ -354,9 +358,25 @@ def _parse_pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pip
         policy=_parse_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
         max_downtime_ms=max_downtime_ms,
+        mirror_state_seconds=_parse_mirror_state(table),
     )
     table.finish()
     return pipeline
+
+
+def _parse_mirror_state(table: _Table) -> float | None:
+    """How often the state is kept; None: it is not."""
+    is_wanted, seconds = table.boolean("mirror_state"), table.duration("mirror_state_every", None)
+    if seconds is None:
+        seconds = _STATE_SECONDS
+    elif not is_wanted:
+        found = "mirror_state_every without mirror_state"
+        raise table.wrong("mirror_state_every", found, "mirror_state = true beside it")
+    elif seconds < 1:
+        raise table.wrong("mirror_state_every", f"{seconds:g} s", "a duration of 1s or more")
+    if is_wanted:
+        return float(seconds)
+    return None
 
 
 def _parse_query(name: str, table: _Table, *, is_required: bool = True) -> tuple[ConfiguredQuery, ...]:

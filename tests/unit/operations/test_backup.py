@@ -15,10 +15,9 @@ from lastgood.journal.room import RecoveryOpenError
 from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.open_query import CheckpointMissingError, gather
-from lastgood.operations import backup as operation
 from lastgood.operations.backup import create, find_backups, keep
 from lastgood.planning.price import Waiver
-from lastgood.recovery import applying, restoring
+from lastgood.recovery import applying, backing_up, restoring
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.restoring import restore
 from lastgood.settings.config import Config
@@ -153,7 +152,7 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
 def interrupt(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Iterator[dict[str, bytes]]:
     """A restore that ends before each of its changes, one later each time; gives what was there before the loss."""
     CheckpointBuilder(checkpoint).run(3)
-    operation.create(resolve_target(str(checkpoint)))
+    create(resolve_target(str(checkpoint)))
     before = logs(checkpoint)
     for number in itertools.count(1):
         shutil.rmtree(checkpoint)
@@ -189,7 +188,7 @@ def test_a_restore_that_was_interrupted_anywhere_starts_no_driver_and_goes_on(
 def test_what_a_driver_has_left_is_no_restore_that_was_interrupted(path: str, checkpoint: Path) -> None:
     """A plan beyond those of the copies, whose newest one is empty; and one or a commit that is another one."""
     CheckpointBuilder(checkpoint).run(3)
-    operation.create(resolve_target(str(checkpoint)))
+    create(resolve_target(str(checkpoint)))
     (checkpoint / "offsets/2").write_bytes(b"")
     (checkpoint / path).write_bytes(b"" if path == "offsets/3" else b"v1\nother")
     before = logs(checkpoint)
@@ -205,7 +204,7 @@ def test_the_seal_of_a_repair_is_no_restore_that_was_interrupted(
     query.run(3)
     query.plan()
     query.plan()
-    operation.create(resolve_target(str(checkpoint)))
+    create(resolve_target(str(checkpoint)))
     (checkpoint / "offsets/4").unlink()
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions("replan", accept=tuple(Waiver)))
     broken = FaultyWriter(LocalWriter(), error=StorageError("the disk is full"), before=12)
@@ -386,10 +385,10 @@ def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest
     CheckpointBuilder(checkpoint).run(1)
     made = []
     for hour in range(4):
-        monkeypatch.setattr(operation, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
+        monkeypatch.setattr(backing_up, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
         made.append(create(resolve_target(str(checkpoint)))[0])
     assert keep(resolve_target(str(checkpoint)), made[0].id).kept
-    monkeypatch.setattr(operation, "read_clock_ms", lambda: STARTED_MS + 3_600_000 * 4)
+    monkeypatch.setattr(backing_up, "read_clock_ms", lambda: STARTED_MS + 3_600_000 * 4)
     newest, removed = create(resolve_target(str(checkpoint)), retain_ms=2 * 3_600_000)
     assert removed == [made[1]]
     assert [each.id for each in find_backups(resolve_target(str(checkpoint)))[0]] == [
@@ -409,7 +408,7 @@ def test_the_last_backup_is_never_an_older_one_for_that_the_newest_cannot_be_rea
     CheckpointBuilder(checkpoint).run(1)
     target, made = resolve_target(str(checkpoint)), []
     for hour in range(3):
-        monkeypatch.setattr(operation, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
+        monkeypatch.setattr(backing_up, "read_clock_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
         made.append(create(target)[0])
     folder = Path(f"{checkpoint}.lastgood/backups")
     shutil.rmtree(checkpoint)

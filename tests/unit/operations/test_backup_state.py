@@ -19,9 +19,8 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import StorageError
 from lastgood.mirror.backups import Backup, BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.state_copies import StateNotKeptError
-from lastgood.operations import backup as backing_up
 from lastgood.operations.backup import create, find_backups
-from lastgood.recovery import restoring
+from lastgood.recovery import backing_up, restoring
 from lastgood.recovery.restoring import restore
 from lastgood.settings.target import Target, resolve_target
 from lastgood.storage.reading import Location, open_storage

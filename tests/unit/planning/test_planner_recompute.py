@@ -133,6 +133,9 @@ def test_lost_checkpoint_comes_back_from_the_mirror_with_its_state_emptied(tmp_p
     with pytest.raises(RepairRefusedError, match="no mirror holds state") as caught:
         drafted(whole, ResumeGoal())
     assert "--goal recompute" in (caught.value.next or "")
+    with pytest.raises(RepairRefusedError, match="a backup has kept it") as caught:
+        drafted(replace(whole, repair=replace(whole.repair, is_state_kept=True)), ResumeGoal())
+    assert "backup restore" in (caught.value.next or "")
     lost = known(tmp_path / "lost", append(2), mirror=mirror, state_files={}, kafka=SERVED)
     found = drafted(lost, RecomputeGoal(appends_windows=True))
     assert found.guarantee is EXACT

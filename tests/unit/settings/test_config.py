@@ -27,6 +27,8 @@ offset_columns = "partition,offset"
 source_replays = true
 cwd        = "app"
 max_downtime = "3d"
+mirror_state = true
+mirror_state_every = "1h"
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
 
@@ -76,6 +78,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     )
     assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
     assert pipeline.max_downtime_ms == 3 * 86_400_000
+    assert pipeline.mirror_state_seconds == 3600
     assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
     assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)
@@ -89,6 +92,14 @@ def test_a_command_is_enough(tmp_path: Path) -> None:
     pipeline = Config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]')).pipelines()["a"]
     assert (pipeline.queries, pipeline.kafka, pipeline.policy.max_attempts) == ((), None, 5)
     assert pipeline.policy.after_outage_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"), [("", None), ("mirror_state = false", None), ("mirror_state = true", 600)]
+)
+def test_state_is_kept_where_somebody_asks_for_it(tmp_path: Path, told: str, seconds: float | None) -> None:
+    pipeline = Config(write(tmp_path, f'[pipeline.a]\ncommand = ["x"]\n{told}')).pipelines()["a"]
+    assert pipeline.mirror_state_seconds == seconds
 
 
 def test_outage_that_is_not_said_what_to_do_about_is_left_to_a_person(tmp_path: Path) -> None:
@@ -143,6 +154,16 @@ def test_broken_toml_names_line_and_column(tmp_path: Path) -> None:
             '[pipeline.a]\ncommand = ["x"]\npolicy.outage_start = "at_sink"',
             "pipeline.a.policy.outage_start",
             "outage_start without after_outage",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\nmirror_state_every = "1h"',
+            "pipeline.a.mirror_state_every",
+            "mirror_state_every without mirror_state",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\nmirror_state = true\nmirror_state_every = "500ms"',
+            "pipeline.a.mirror_state_every",
+            "0.5 s",
         ),
         ('[pipelines.a]\ncommand = ["x"]', "pipeline", "nothing"),
     ],

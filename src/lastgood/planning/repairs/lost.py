@@ -80,12 +80,16 @@ def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
             found = f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state"
         else:
             found = "a query that keeps state, by what was recorded of it or by its sink, and no state"
+        if work.facts.is_state_kept:
+            known, then = "a backup has kept it", observed.command("backup restore")
+        else:
+            known, then = "no mirror holds state", observed.command("plan", "--goal", "recompute")
         raise refuse(
             work.standing,
-            "the state of the query is gone, and no mirror holds state",
+            f"the state of the query is gone, and {known}",
             found=found,
             expected="the folder state",
-            next=observed.command("plan", "--goal", "recompute"),
+            next=then,
         )
     return _put_back(work, mirror)
 
