@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import forked
 import psutil
 import pytest
+from reading import CASES
 
 from lastgood.ledger.opening import open_ledger
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -343,6 +345,25 @@ checkpoint = "{tmp_path}/./checkpoint"
     refused = run(env, f"--config={config}")
     assert refused.returncode == 2
     assert "a checkpoint is named twice" in refused.stderr
+
+
+def test_state_is_kept_while_a_command_runs_and_what_it_costs_is_told_before(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    shutil.copytree(CASES / "4.2-agg-nokey-rocksdb-ckptv2/checkpoint", tmp_path / "chk")
+    kept = tmp_path / "chk.lastgood/backups/*.state.json"
+    command = python(tmp_path, f"import glob, time\nwhile not glob.glob({str(kept)!r}):\n    time.sleep(0.05)")[1:]
+    (tmp_path / "lastgood.toml").write_text(f"""
+[pipeline.app]
+command = {json.dumps(command)}
+checkpoint = "{tmp_path}/chk"
+mirror_state = true
+mirror_state_every = "1s"
+""")
+    ended = run(env, "--format=json", "--restart-only", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [each["condition"] for each in told if each["event"] == "noticed"] == ["STATE_KEPT"]
 
 
 def test_broken_toml_is_named_with_its_line(tmp_path: Path, env: dict[str, str]) -> None:

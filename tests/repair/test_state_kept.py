@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import Any
 
 import pytest
 from repair.test_rebuild import BATCHES, BEFORE, FORMATS, KINDS, Harmed, _own_state, harmed
 
 import lastgood
-from lastgood.operations.backup import create
+from lastgood.operations.backup import create, find_backups
 from lastgood.recovery.restoring import Restored, restore
 from lastgood.settings.target import resolve_target
+from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.state_mirroring import keep_state_mirrored
 
 __all__ = ["_own_state", "harmed"]
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
@@ -64,6 +67,25 @@ def test_what_is_missing_since_it_was_kept_is_made_anew(harmed: Any, form: str) 
     go_on(query, range(BATCHES - 1, BATCHES + 1))
     assert query.rows() == query.rows("-never-harmed")
     assert len(list((query.folder / "chk.lastgood/state").iterdir())) == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_state_that_is_kept_while_the_query_runs_comes_back(harmed: Any, form: str) -> None:
+    query = harmed("leftOuter", "parquet", form)
+    told: list[Event] = []
+    with keep_state_mirrored([resolve_target(str(query.checkpoint))], 0.05, told.append):
+        go_on(query, range(BEFORE, BATCHES - 1))
+        while not find_backups(resolve_target(str(query.checkpoint)))[0]:
+            time.sleep(0.05)
+    assert "STATE_KEPT" in [each.condition for each in told if isinstance(each, Noticed)]
+    create(resolve_target(str(query.checkpoint)))
+    restored = lose_and_restore(query, "mirror")
+    assert restored.state_batch is not None
+    if restored.absent:
+        assert restored.state_batch < find_committed(query)
+        lastgood.apply(query.rebuild(), driver_is_dead=True)
+    go_on(query, range(BATCHES - 1, BATCHES + 1))
+    assert query.rows() == query.rows("-never-harmed")
 
 
 @pytest.mark.parametrize("form", FORMATS)
