@@ -11,10 +11,11 @@ from lastgood.errors import ExtraMissingError
 if TYPE_CHECKING:
     from lastgood.spark.kafka import read_kafka
     from lastgood.spark.recorder import Recorder
+    from lastgood.spark.stale_code import guard
 
-__all__ = ["Recorder", "read_kafka"]
+__all__ = ["Recorder", "guard", "read_kafka"]
 
-_MODULES = {"Recorder": "recorder", "read_kafka": "kafka"}
+_MODULES = {"Recorder": "recorder", "guard": "stale_code", "read_kafka": "kafka"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,216 @@
+"""Whether a query that is about to start goes with what its checkpoint holds: the one judge of it. Pure.
+
+Spark itself compares the number of sources, the number of stateful operators (since 4.0) and the types of what is kept,
+and stops where they differ. It goes by places and types only: state of another meaning, and offsets of another source,
+it takes for the query's own.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+FAILS, REUSED, RENAMED = "fails", "reused", "renamed"
+"""Spark stops by itself; it takes for its own what is not; it does so, and that may be right: another name."""
+_SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
+_LOCAL = re.compile(r"^file:(?://[^/]*)?(?=/)")
+_GLOB = re.compile(r"[*?\[{]")
+_SESSION_START = "sessionStartTime"
+_SHOWN = 3
+_COUNTS_OPERATORS = 4
+"""From this Spark on it stops where operators are missing; before, it leaves their state alone."""
+
+
+def compare(kept: Mapping[str, Any], code: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What does not go with what is kept; empty if all does, as far as both tell.
+
+    Args:
+        kept: `sources` of the newest plan: `topics` of each, or `files` that it has read; `operators` as the code has
+            them; `noted`: the code that ran before, as far as the state is from it, or None.
+        code: See `shape.describe`.
+
+    Returns:
+        `subject`, such as `state/0`; `found` in the code; `expected` by the checkpoint; `outcome`.
+    """
+    operators, noted = kept["operators"], kept["noted"]
+    found = list(_compare_sources(kept["sources"], code["sources"]))
+    if operators:
+        found += _compare_operators(operators, code)
+    if noted is not None and len(operators) == len(code["operators"]):
+        found += _compare_noted(noted, code)
+    return found
+
+
+def _make(subject: str, found: str, expected: str, outcome: str) -> dict[str, str]:
+    return {"subject": subject, "found": found, "expected": expected, "outcome": outcome}
+
+
+def _compare_sources(kept: Sequence[Mapping[str, Any]], code: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    if not kept:
+        return
+    if len(kept) != len(code):
+        yield _make("sources", f"{len(code)} sources in the code", f"{len(kept)} in the newest plan", FAILS)
+        return
+    for number, (before, now) in enumerate(zip(kept, code)):  # noqa: B905 - Python 3.9 has no strict
+        subject = f"sources/{number}"
+        if before.get("topics"):
+            yield from _compare_topics(subject, set(before["topics"]), now)
+        elif before.get("files"):
+            yield from _compare_files(subject, list(before["files"]), now)
+
+
+def _compare_topics(subject: str, topics: set[str], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    expected, options = f"Kafka, {_show(topics)}", _list_subscriptions(now)
+    if not options:
+        yield _make(subject, f"a source of kind {now['kind']}", expected, FAILS)
+        return
+    if "subscribe" in options:
+        is_read = topics & {each.strip() for each in options["subscribe"].split(",")}
+    elif "subscribepattern" in options:
+        is_read = {each for each in topics if _may_match(options["subscribepattern"], each)}
+    else:
+        is_read = {each for each in topics if f'"{each}"' in options.get("assign", "")}
+    if not is_read:
+        told = {name.lower(): str(value).lower() for name, value in now["options"].items()}
+        found = ", ".join(f"{name} {value}" for name, value in options.items())
+        yield _make(subject, f"Kafka, {found}", expected, REUSED if told.get("failondataloss") == "false" else FAILS)
+
+
+def _may_match(pattern: str, topic: str) -> bool:
+    """Whether a pattern of Java's names a topic; one that Python does not read may."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what the two languages may read in two ways
+        try:
+            return re.fullmatch(pattern, topic) is not None
+        except (re.error, Warning):
+            return True
+
+
+def _compare_files(subject: str, files: Sequence[str], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    path = now["options"].get("path")
+    if _list_subscriptions(now):
+        yield _make(subject, f"a source of kind {now['kind']}", f"files, such as {files[0]}", FAILS)
+    elif path is not None:
+        folder = _GLOB.split(_LOCAL.sub("", path))[0].rstrip("/")
+        if not any(_LOCAL.sub("", each).startswith(folder) for each in files):
+            yield _make(subject, f"files of {path}", f"files such as {files[0]}, which it has read", REUSED)
+
+
+def _list_subscriptions(now: Mapping[str, Any]) -> dict[str, str]:
+    """By which options a source chooses topics, in lower case; empty: it reads none."""
+    return {name.lower(): value for name, value in now["options"].items() if name.lower() in _SUBSCRIPTIONS}
+
+
+def _compare_operators(kept: Sequence[Mapping[str, Any]], code: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    operators = code["operators"]
+    if len(kept) != len(operators):
+        found = f"{len(operators)} stateful operators in the code: {_name_all(operators)}"
+        outcome = FAILS
+        if len(operators) < len(kept) and int(code["spark"].partition(".")[0]) < _COUNTS_OPERATORS:
+            outcome = REUSED
+        yield _make("state", found, f"{len(kept)}: {_name_all(kept)}", outcome)
+        return
+    for before, now in zip(kept, operators):  # noqa: B905
+        subject = f"state/{before['id']}"
+        if before["name"] and now["name"] and before["name"] != now["name"]:
+            yield _make(subject, f"operator {now['name']}", f"operator {before['name']}", FAILS)
+            continue
+        yield from _compare_keys(subject, before["keys"], now["keys"])
+        yield from _compare_values(subject, before, now)
+
+
+def _compare_keys(
+    subject: str, before: Sequence[Sequence[Any]] | None, now: Sequence[Sequence[Any]] | None
+) -> Iterator[dict[str, str]]:
+    if before is None or now is None:
+        return
+    kept = [each for each in before if each[0] != _SESSION_START]
+    found, expected = f"grouped by {_show_columns(now)}", f"grouped by {_show_columns(kept)}"
+    if [_take_type(each[1]) for each in kept] != [_take_type(each[1]) for each in now]:
+        yield _make(subject, found, expected, FAILS)
+        return
+    names, others = [each[0] for each in kept], [each[0] for each in now]
+    if names != others:
+        yield _make(subject, found, expected, REUSED if sorted(names) == sorted(others) else RENAMED)
+
+
+def _compare_values(subject: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    if before["values"] is None or now["values"] is None:
+        return
+    kept, wanted = list(before["values"]), list(now["values"])
+    keys = [each[0] for each in before["keys"] or ()]
+    if len(kept) > len(wanted) and [each[0] for each in kept[: len(keys)]] == keys:
+        kept = kept[len(keys) :]  # state format 1 keeps the key in the value as well
+    found, expected = f"keeps {_show_columns(wanted)}", f"keeps {_show_columns(kept)}"
+    if [_take_type(each[1]) for each in kept] != [_take_type(each[1]) for each in wanted]:
+        yield _make(subject, found, expected, FAILS)
+    elif [each[0] for each in kept] != [each[0] for each in wanted]:
+        yield _make(subject, found, expected, REUSED)  # they are the names of the aggregates: sum, max
+
+
+def _compare_noted(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """What neither a schema nor an offset tells, and the code told that ran before."""
+    windows = [_take_window(each, before, now) for each in before["windows"]]
+    others = [_take_window(each, before, now) for each in now["windows"]]
+    if windows != others:
+        found, expected = _show_windows(now["windows"]), _show_windows(before["windows"])
+        yield _make("state", found, f"{expected}, as the code had it that ran before", REUSED)
+    for kept, wanted in zip(before["operators"], now["operators"]):  # noqa: B905
+        is_alike = _list_names(kept["values"]) == _list_names(wanted["values"])
+        if is_alike and kept["computes"] != wanted["computes"]:
+            found, expected = ", ".join(wanted["computes"]), ", ".join(kept["computes"])
+            yield _make(f"state/{kept['id']}", found, f"{expected}, as the code had it that ran before", RENAMED)
+
+
+def _take_window(window: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
+    """What of a window can be compared: each Spark has words of its own for the gap of a session."""
+    if "gap" in window and before["spark"] != now["spark"]:
+        return None
+    return dict(window)
+
+
+def _take_type(kind: Any) -> Any:
+    """A type without names, and without what may be empty: as Spark compares."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind.get("type") == "struct":
+        return [_take_type(field.get("type")) for field in kind.get("fields", ())]
+    return {name: _take_type(kind[name]) for name in ("type", "elementType", "keyType", "valueType") if name in kind}
+
+
+def _show_windows(windows: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(_show_window(each) for each in windows) or "no windows"
+
+
+def _show_window(window: Mapping[str, Any]) -> str:
+    if "gap" in window:
+        return f"sessions with a gap of {window['gap']}"
+    length, slide = window["length_us"] / 1e6, window["slide_us"] / 1e6
+    told = f"windows of {length:g} s"
+    return told if length == slide else f"{told} every {slide:g} s"
+
+
+def _list_names(columns: Sequence[Sequence[Any]] | None) -> list[str]:
+    return [each[0] for each in columns or ()]
+
+
+def _show_columns(columns: Sequence[Sequence[Any]]) -> str:
+    return ", ".join(f"{name} {_show_type(kind)}" for name, kind in columns) or "nothing"
+
+
+def _show_type(kind: Any) -> str:
+    if isinstance(kind, dict):
+        return str(kind.get("type"))
+    return str(kind)
+
+
+def _name_all(operators: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{each['id']}: {each['name'] or 'unknown'}" for each in operators) or "none"
+
+
+def _show(names: set[str]) -> str:
+    listed = sorted(names)
+    more = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

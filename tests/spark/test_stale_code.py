@@ -1,0 +1,116 @@
+"""Code that was changed, held against its checkpoint: what is said of it, and what real Spark does then."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.sparks import RunningSpark, Sparks
+
+from lastgood.lab.spark import SPARK_VERSIONS
+from lastgood.settings.target import resolve_target
+from lastgood.spark.agent import shape
+from lastgood.spark.agent.fit import FAILS, RENAMED, REUSED, compare
+from lastgood.spark.kept_code import note_code, read_kept
+from lastgood.storage.writing import open_writable
+
+pytestmark = pytest.mark.spark
+APP = Path(__file__).with_name("stale_code_app.py")
+DEFAULT = "4.2.0"
+OTHERS = [pytest.param(each, marks=pytest.mark.proof) for each in SPARK_VERSIONS if each != DEFAULT]
+EXPECTED = {
+    "as it was": [],
+    "keys in another order": [("state/0", REUSED)],
+    "maximum for sum": [("state/0", REUSED)],
+    "another key": [("state/0", RENAMED)],
+    "another type": [("state/0", FAILS)],
+    "one aggregate more": [("state/0", FAILS)],
+    "sum of something else": [("state/0", RENAMED)],
+    "longer windows": [("state", REUSED)],
+    "one operator more": [("state", FAILS)],
+    "no state": [("state", FAILS)],
+    "sources in another order": [("sources/0", REUSED), ("sources/1", REUSED)],
+    "one source less": [("sources", FAILS)],
+}
+
+
+@dataclass
+class Code:
+    """A query of which the first code has run, and others that may follow."""
+
+    spark: RunningSpark
+    folder: Path
+
+    def call(self, name: str, code: str, checkpoint: str = "chk", **more: Any) -> dict[str, Any]:
+        places = {"input": str(self.folder / "input"), "table": str(self.folder / f"table-{checkpoint}")}
+        result: dict[str, Any] = self.spark.call(
+            APP, name, code=code, checkpoint=str(self.folder / checkpoint), shape=shape.__file__, **places, **more
+        )
+        return result
+
+    def feed(self, number: int) -> None:
+        for source in "ab":
+            file = self.folder / "input" / source / f"{number}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            rows = [
+                {"t": f"2026-03-01T08:{number:02d}:{each:02d}Z", "k": each % 3, "j": each % 2, "v": each, "w": 1}
+                for each in range(20)
+            ]
+            file.write_text("\n".join(map(json.dumps, rows)))
+            os.utime(file, (1_795_000_000 + number, 1_795_000_000 + number))
+
+    def copy(self, name: str) -> str:
+        shutil.copytree(self.folder / "chk", self.folder / name)
+        shutil.copytree(self.folder / "chk.lastgood", self.folder / f"{name}.lastgood", dirs_exist_ok=True)
+        return name
+
+
+@pytest.fixture
+def begin(sparks: Sparks, tmp_path: Path) -> Any:
+    def begun(version: str) -> Code:
+        code = Code(sparks.of(version), tmp_path)
+        for number in range(2):
+            code.feed(number)
+        assert code.call("start", "as it was") == {"error": None}
+        return code
+
+    return begun
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("version", SPARK_VERSIONS)
+def test_spark_does_with_changed_code_what_is_said(version: str, begin: Any) -> None:
+    """It fails where it is said to fail, and goes on without a word where it is said to take it for its own."""
+    query: Code = begin(version)
+    target = resolve_target(str(query.folder / "chk"))
+    storage = open_writable(target.location)
+    note_code(storage, target.location, query.call("describe", "as it was"), now_ms=1)
+    kept = read_kept(storage, target.location)
+    query.feed(2)
+    expected = dict(EXPECTED)
+    if version.startswith("3"):
+        expected["no state"] = [("state", REUSED)]
+    for code, wanted in expected.items():
+        found = compare(kept, query.call("describe", code))
+        assert [(each["subject"], each["outcome"]) for each in found] == wanted, (code, found)
+        error = query.call("start", code, query.copy(code.replace(" ", "-")))["error"]
+        assert (error is not None) == (FAILS in dict(map(reversed, wanted))), (code, error)
+
+
+def test_guard_tells_before_spark_touches_anything_and_notes_down_what_fits(begin: Any) -> None:
+    query: Code = begin(DEFAULT)
+    fit = query.call("guard", "as it was")["fit"]
+    assert (fit["misfits"], fit["unknowns"]) == ([], [])
+    assert json.loads((query.folder / "chk.lastgood/code.json").read_text())["version"] == "1.4"
+    error = query.call("guard", "longer windows")["error"]
+    assert error["condition"] == "CODE_DOES_NOT_FIT"
+    assert "windows of 1200 s; there: windows of 600 s, as the code had it that ran before" in error["found"]
+    assert "plan" in error["next"]
+    assert "--goal recompute" in error["next"]
+    assert "error" in query.call("guard", "another key")
+    assert "fit" in query.call("guard", "another key", said={"accept_renamed": True})
