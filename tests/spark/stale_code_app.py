@@ -1,11 +1,14 @@
 """Runs inside Spark: a query that keeps state, and the same after somebody has changed its code in one place.
 
-The application knows nothing of lastgood. Its functions are called by `RunningSpark.call`.
+The application knows nothing of lastgood. Its functions are called by `RunningSpark.call`; as a program it
+is started as its user starts it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import sys
 
 FIELDS = "t timestamp, k int, j int, v long, w long"
 
@@ -74,3 +77,11 @@ def guard(spark, told):
     except LastgoodError as error:
         return {"error": error.to_json()}
     return {"fit": fit.to_json()}
+
+
+if __name__ == "__main__":
+    from pyspark.sql import SparkSession
+
+    found = start(SparkSession.builder.getOrCreate(), json.loads(sys.argv[1]))
+    if found["error"]:
+        sys.exit(found["error"])

@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from conformance.sparks import RunningSpark, Sparks
+from reading import read_files
 
-from lastgood.lab.spark import SPARK_VERSIONS
+from lastgood.lab.spark import (
+    SPARK_VERSIONS,
+    SparkEnvironment,
+    find_default_spark,
+    make_quick_conf,
+    submit_command,
+    submit_env,
+)
+from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
 from lastgood.spark.agent import shape
 from lastgood.spark.agent.fit import FAILS, RENAMED, REUSED, compare
@@ -31,12 +41,25 @@ EXPECTED = {
     "another type": [("state/0", FAILS)],
     "one aggregate more": [("state/0", FAILS)],
     "sum of something else": [("state/0", RENAMED)],
-    "longer windows": [("state", REUSED)],
+    "longer windows": [("windows", REUSED)],
     "one operator more": [("state", FAILS)],
     "no state": [("state", FAILS)],
     "sources in another order": [("sources/0", REUSED), ("sources/1", REUSED)],
     "one source less": [("sources", FAILS)],
 }
+
+
+def feed(folder: Path, number: int) -> None:
+    """A file more for each source."""
+    for source in "ab":
+        file = folder / "input" / source / f"{number}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = [
+            {"t": f"2026-03-01T08:{number:02d}:{each:02d}Z", "k": each % 3, "j": each % 2, "v": each, "w": 1}
+            for each in range(20)
+        ]
+        file.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(file, (1_795_000_000 + number, 1_795_000_000 + number))
 
 
 @dataclass
@@ -54,15 +77,7 @@ class Code:
         return result
 
     def feed(self, number: int) -> None:
-        for source in "ab":
-            file = self.folder / "input" / source / f"{number}.json"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            rows = [
-                {"t": f"2026-03-01T08:{number:02d}:{each:02d}Z", "k": each % 3, "j": each % 2, "v": each, "w": 1}
-                for each in range(20)
-            ]
-            file.write_text("\n".join(map(json.dumps, rows)))
-            os.utime(file, (1_795_000_000 + number, 1_795_000_000 + number))
+        feed(self.folder, number)
 
     def copy(self, name: str) -> str:
         shutil.copytree(self.folder / "chk", self.folder / name)
@@ -114,3 +129,62 @@ def test_guard_tells_before_spark_touches_anything_and_notes_down_what_fits(begi
     assert "--goal recompute" in error["next"]
     assert "error" in query.call("guard", "another key")
     assert "fit" in query.call("guard", "another key", said={"accept_renamed": True})
+
+
+@dataclass
+class Supervised:
+    """The same query, started by `lastgood run` with one code after another."""
+
+    folder: Path
+    environment: SparkEnvironment
+    java: Java
+
+    def run(self, code: str, *options: str) -> forked.Ended:
+        told = {
+            "code": code,
+            "checkpoint": str(self.folder / "chk"),
+            "input": str(self.folder / "input"),
+            "table": str(self.folder / "table"),
+        }
+        conf = make_quick_conf(self.environment, self.java)
+        command = submit_command(APP, [json.dumps(told)], environment=self.environment, conf=conf)
+        (self.folder / "lastgood.toml").write_text(
+            f'[pipeline.app]\ncommand = {json.dumps(command)}\ncheckpoint = "{self.folder}/chk"\n'
+            "policy = { max_attempts = 0 }\n"
+        )
+        env = {**submit_env(self.environment, self.java, os.environ), "XDG_STATE_HOME": str(self.folder / "state")}
+        return forked.run("run", "--format=json", *options, env=env, cwd=self.folder)
+
+    def notices(self, ended: forked.Ended, condition: str) -> list[str]:
+        told = [json.loads(line) for line in ended.stdout.splitlines()]
+        return [each["sentence"] for each in told if each.get("condition") == condition]
+
+
+@pytest.mark.proof
+def test_run_starts_no_code_that_would_take_the_state_for_its_own(java: Java, tmp_path: Path) -> None:
+    query = Supervised(tmp_path, find_default_spark(), java)
+    feed(tmp_path, 0)
+    first = query.run("as it was")
+    assert first.returncode == 0, first.stdout
+    noted = json.loads((tmp_path / "chk.lastgood/code.json").read_text())
+    assert noted["code"]["windows"] == [{"length_us": 600_000_000, "slide_us": 600_000_000, "begin_us": 0}]
+    feed(tmp_path, 1)
+    before = read_files(tmp_path / "chk")
+    for code, found in {
+        "longer windows": "[CODE_DOES_NOT_FIT] windows: windows of 1200 s; there: windows of 600 s",
+        "keys in another order": "[CODE_DOES_NOT_FIT] state/0: grouped by window struct, j integer, k integer",
+    }.items():
+        ended = query.run(code)
+        assert ended.returncode not in (0, None)
+        (event,) = [each for each in map(json.loads, ended.stdout.splitlines()) if each.get("event") == "ended"]
+        assert found in event["error"]
+        assert event["failure"] == "code_incompatible"
+        assert read_files(tmp_path / "chk") == before
+    renamed = query.run("another key")
+    assert renamed.returncode == 0, renamed.stdout
+    (sentence,) = query.notices(renamed, "CODE_RENAMED")
+    assert "key integer" in sentence
+    feed(tmp_path, 2)
+    asked = query.run("longer windows", "--on-code-change=start")
+    assert asked.returncode == 0, asked.stdout
+    assert json.loads((tmp_path / "chk.lastgood/code.json").read_text())["code"]["windows"][0]["length_us"] == 1.2e9

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     "--on-code-change",
     type=click.Choice(CODE_CHANGES),
     help="Code that keeps other state than the checkpoint holds: recompute makes the state anew, for windows that are"
-    " as long as before. As on_code_change of the policy.",
+    " as long as before; start does not hold the code against the checkpoint. As on_code_change of the policy.",
 )
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
-from lastgood.failures.of_checkpoint import STATE_SCHEMA
+from lastgood.failures.of_checkpoint import CODE_STATE, STATE_SCHEMA
 from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.redaction import redact_told
 
@@ -84,7 +84,7 @@ def find_cause(
         line,
         told.condition,
         passes_by_itself=told.rule in _AWAY,
-        is_of_other_state=told.rule == STATE_SCHEMA,
+        is_of_other_state=told.rule in (STATE_SCHEMA, CODE_STATE),
     )
 
 

@@ -6,6 +6,8 @@ from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, compi
 
 STATE_SCHEMA = "state_schema"
 """The rule by which new code and an old state do not go together."""
+CODE_STATE = "code_of_other_state"
+"""The same, as the guard in the driver says it before Spark does."""
 _STATE = "error-conditions.json; StateStore, RocksDB of 3.5"
 _DELTA = "DeltaErrors.scala, delta-error-classes.json"
 _LOGS = "HDFSMetadataLog.scala, OffsetSeqLog.scala, CommitLog.scala"
@@ -283,6 +285,34 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         text=compile_any_of(r"The streaming query failed (?:by state format invalidation|to validate written state)"),
     ),
     # --- Code and settings. ---
+    Rule(
+        "code_of_other_sources",
+        FailureClass.CODE_INCOMPATIBLE,
+        "the code reads other sources than the checkpoint was written by, or in another order",
+        "lastgood's own guard, before Spark has touched the checkpoint",
+        text=compile_any_of(r"\[CODE_DOES_NOT_FIT\] sources"),
+    ),
+    Rule(
+        "code_of_other_windows",
+        FailureClass.CODE_INCOMPATIBLE,
+        "the windows of the code are not as long as those in the state",
+        "lastgood's own guard, before Spark has touched the checkpoint",
+        text=compile_any_of(r"\[CODE_DOES_NOT_FIT\] windows"),
+    ),
+    Rule(
+        CODE_STATE,
+        FailureClass.CODE_INCOMPATIBLE,
+        "the code keeps other state than the checkpoint holds",
+        "lastgood's own guard, before Spark has touched the checkpoint",
+        text=compile_any_of(r"\[CODE_DOES_NOT_FIT\] state/"),
+    ),
+    Rule(
+        "code_of_fewer_operators",
+        FailureClass.CODE_INCOMPATIBLE,
+        "the code has fewer stateful operators than the checkpoint, and Spark would leave their state alone",
+        "lastgood's own guard, before Spark has touched the checkpoint",
+        text=compile_any_of(r"\[CODE_DOES_NOT_FIT\] state:"),
+    ),
     Rule(
         STATE_SCHEMA,
         FailureClass.CODE_INCOMPATIBLE,

@@ -9,8 +9,8 @@ from lastgood.sources.kafka.start_files import StartFile
 ACCEPTABLE = ("duplicates", "loss")
 STABLE_LAG, AT_SINK, PERSON = "stable_lag", "at_sink", "person"
 OUTAGE_STARTS = (STABLE_LAG, AT_SINK, PERSON)
-RECOMPUTE = "recompute"
-CODE_CHANGES = (RECOMPUTE, PERSON)
+RECOMPUTE, START = "recompute", "start"
+CODE_CHANGES = (RECOMPUTE, PERSON, START)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Policy:
     outage_start: str = PERSON
     """Of `OUTAGE_STARTS`: where it starts after a longer time, or that a person says it."""
     on_code_change: str = PERSON
-    """Of `CODE_CHANGES`: what is done about code that keeps other state than the checkpoint holds."""
+    """Of `CODE_CHANGES`: what is done about code that does not go with the checkpoint; `start`: nobody looks."""
     max_replay: int | None = None
     """With `recompute`: how many offsets and files may be read again at most; None: however many."""
     stall_after_seconds: float | None = None

@@ -20,13 +20,15 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.checkpoint.state import StateOperator
 from lastgood.journal.endings import find_endings
 from lastgood.notes import read_json
-from lastgood.spark.agent.shape import FORMAT_VERSION
+from lastgood.spark.agent.fit import FORMAT_VERSION
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 from lastgood.written import redact_written
 
 NOTE_BYTES_MAX = 1024 * 1024
+NOTHING_KEPT: dict[str, Any] = {"sources": [], "operators": [], "noted": None}
+"""All code goes with it."""
 _FILES_MAX = 1_000
 
 

@@ -10,7 +10,6 @@ from lastgood.errors import LastgoodError, Retry, StorageError, format_command_l
 from lastgood.settings.target import Target, resolve_target
 from lastgood.spark.agent import fit
 from lastgood.spark.agent.sessions import is_connect
-from lastgood.spark.agent.shape import describe, find_output_mode
 from lastgood.spark.kept_code import note_code, read_kept
 from lastgood.storage.writing import open_writable
 from lastgood.values import JsonValue, make_form
@@ -42,7 +41,7 @@ class Misfit(JsonValue):
     json = make_form()
 
     subject: str
-    """Below the checkpoint, such as `state/0` or `sources/1`."""
+    """Below the checkpoint, such as `state/0` or `sources/1`; `windows`."""
     found: str
     """In the code."""
     expected: str
@@ -100,8 +99,10 @@ def guard(query: Any, checkpoint: str, *, version: str | None = None, accept_ren
     if is_connect(frame.sparkSession):
         told = "nothing was compared: a client of Spark Connect does not see how its queries are planned"
         return Fit(str(location), unknowns=(told,))
+    from lastgood.spark.agent import shape  # noqa: PLC0415 - a client of Spark Connect has no py4j
+
     storage = open_writable(location)
-    code = describe(frame, find_output_mode(query))
+    code = shape.describe(frame, shape.find_output_mode(query))
     misfits = tuple(Misfit(**each) for each in fit.compare(read_kept(storage, location), code))
     found = Fit(str(location), misfits)
     if any(each.outcome in _SEVERE or not accept_renamed for each in misfits):
@@ -115,7 +116,7 @@ def guard(query: Any, checkpoint: str, *, version: str | None = None, accept_ren
 
 def make_stale_error(target: Target, found: Fit) -> StaleCodeError:
     """What a person is told of code that does not go with the checkpoint."""
-    is_of_state = all(each.subject.startswith("state") for each in found.misfits)
+    is_of_state = all(each.subject.startswith(("state", "windows")) for each in found.misfits)
     words = ("plan", target.typed, "--goal", "recompute") if is_of_state else ("inspect", target.typed)
     error = StaleCodeError(
         "the code of the query does not go with its checkpoint",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Failed, find_decisive_failure
 from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, parse_driver, parse_records, sort_record_files
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
+from lastgood.spark.agent.fit import CODE_SUFFIX, KEPT_FILE
 from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
 
@@ -55,6 +59,7 @@ class Agents:
         self._seen: set[str] = set()
         self._untold: list[Noticed] = []
         self._told: set[str] = set()
+        self._renamed: set[str] = set()
         self._running: dict[str, str] = {}
         self._gone_since: dict[str, float] = {}
         self._driver_seen: str | None = None
@@ -81,7 +86,10 @@ class Agents:
         troubles |= {_take_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
         new = sorted(troubles - self._told)
         self._told.update(new)
+        renamed = {line for told in self._codes() for line in _list_renamed(told)} - self._renamed
+        self._renamed |= renamed
         untold, self._untold = self._untold, []
+        untold += [_make_noticed("CODE_RENAMED", line) for line in sorted(renamed)]
         return untold + [_make_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
     def failure(self) -> tuple[str | None, RecordedFailure] | None:
@@ -127,6 +135,39 @@ class Agents:
         except LastgoodError:  # one of those that were told of as not to be seen
             return checkpoint
         return self._known.get(location.identity, str(location))
+
+    def put_kept(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Tell the guard in the drivers what checkpoints keep.
+
+        Args:
+            kept: Checkpoint → see `spark.agent.fit.compare`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        told = [{"checkpoint": checkpoint, "kept": each} for checkpoint, each in kept.items()]
+        make_private(self._folder)
+        draft = self._folder / f"{KEPT_FILE}.tmp"
+        with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
+            stream.write(json.dumps(told))
+        # Safe: the folder is of this run alone, and no driver of it runs.
+        draft.replace(self._folder / KEPT_FILE)
+
+    def code_of(self, checkpoint: str) -> Mapping[str, Any] | None:
+        """The code with which the query of a checkpoint was started last in this run, if it keeps state."""
+        found = [told["code"] for told in self._codes() if self._name(told["checkpoint"]) == checkpoint]
+        return found[-1] if found else None
+
+    def _codes(self) -> list[dict[str, Any]]:
+        """What the guard has let start in this run, oldest first."""
+        found = []
+        for name in self._names():
+            if name.endswith(CODE_SUFFIX):
+                try:
+                    found.append(json.loads(self._read(name)))
+                except ValueError:  # it cannot be read just now
+                    continue
+        return found
 
     def rows_of(self, checkpoint: Location, batch: int) -> int | None:
         """How many rows a batch of this run read; None if no agent has told yet. Any thread may ask."""
@@ -216,6 +257,13 @@ def _is_of(record: Record, checkpoint: Location) -> bool:
         return record.checkpoint is not None and parse_location(record.checkpoint).identity == checkpoint.identity
     except LastgoodError:  # one of those that were told of as not to be seen
         return False
+
+
+def _list_renamed(told: Mapping[str, Any]) -> Iterator[str]:
+    """What only a person can tell of code that was let start."""
+    for each in told["misfits"]:
+        differs = f"{each['subject']}: {each['found']}; there: {each['expected']}"
+        yield f"{told['checkpoint']}: {differs}; that is right only if it is another name for the same"
 
 
 def _make_noticed(condition: str, sentence: str) -> Noticed:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, format_command_line
@@ -29,8 +30,11 @@ from lastgood.recovery.outage import Outage, decide_after_outage, find_outage
 from lastgood.recovery.plans import PlanOptions
 from lastgood.redaction import describe_left_out_password, hide_login
 from lastgood.settings.config import Pipeline
+from lastgood.settings.policy import START
 from lastgood.settings.target import Target
+from lastgood.spark.kept_code import NOTHING_KEPT, note_code, read_kept
 from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
@@ -134,7 +138,24 @@ class Healer:
         for checkpoint, query in self._queries.items():
             query.before = None
             query.attempts.note_start(stands[checkpoint], query.tried)
+        self._put_kept()
         return None
+
+    def _put_kept(self) -> None:
+        """Have the guard in the drivers hold their code against the checkpoints."""
+        if self.agents is None:
+            return
+        try:
+            self.agents.put_kept({checkpoint: self._read_kept(checkpoint) for checkpoint in self._queries})
+        except (LastgoodError, OSError) as error:
+            sentence = f"the code is not held against its checkpoint: {error}"
+            self._tell(Noticed(at=time.time(), condition="CODE_NOT_COMPARED", sentence=sentence))
+
+    def _read_kept(self, checkpoint: str) -> dict[str, Any]:
+        if self._pipeline.policy.on_code_change == START:
+            return NOTHING_KEPT
+        location = parse_location(checkpoint)
+        return read_kept(open_storage(location), location)
 
     def _stands(self, checkpoint: str, query: _Query, standing: CommandStanding) -> CommandStanding:
         """How one query stands; before the first start: as those who started it before have left it."""
@@ -183,8 +204,21 @@ class Healer:
     def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
         """See `Care`."""
         query = self._queries.get(checkpoint)
-        if query is not None:
-            query.story.note_first_batch(batch, query.plan, rerun=rerun)
+        if query is None:
+            return
+        query.story.note_first_batch(batch, query.plan, rerun=rerun)
+        code = None if self.agents is None else self.agents.code_of(checkpoint)
+        if code is not None:
+            self._note_code(checkpoint, code)
+
+    def _note_code(self, checkpoint: str, code: Mapping[str, Any]) -> None:
+        """From now on the state is of this code."""
+        location = parse_location(checkpoint)
+        try:
+            note_code(open_writable(location), location, code, now_ms=read_clock_ms())
+        except LastgoodError as error:
+            sentence = f"the code of {checkpoint} is not noted down beside it: {error.sentence}"
+            self._tell(Noticed(at=time.time(), condition="CODE_NOT_NOTED", sentence=sentence))
 
     def is_ahead(self, checkpoint: str) -> bool:
         """See `Care`: as Kafka tells; what nobody can tell is no."""

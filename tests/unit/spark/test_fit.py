@@ -80,7 +80,7 @@ def test_what_is_as_it_was_fits() -> None:
         (("operators", 0, "name"), None, []),
         (("operators",), [], [("state", FAILS)]),
         (("sources", 0, "options"), {"subscribe": "others"}, [("sources/0", FAILS)]),
-        (("sources", 0, "options"), {"subscribe": "others", "failOnDataLoss": "false"}, [("sources/0", REUSED)]),
+        (("sources", 0, "options"), {"subscribe": "others", "failOnDataLoss": "false"}, [("sources/0", RENAMED)]),
         (("sources", 0, "options"), {"subscribepattern": "ord.*"}, []),
         (("sources", 0, "options"), {"subscribePattern": "(?i)x.*"}, [("sources/0", FAILS)]),
         (("sources", 0, "options"), {"subscribePattern": "[[:no Python:]"}, []),
@@ -88,7 +88,12 @@ def test_what_is_as_it_was_fits() -> None:
         (("sources", 0, "options"), {"assign": '{"others":[0]}'}, [("sources/0", FAILS)]),
         (("sources", 0), CODE["sources"][1], [("sources/0", FAILS)]),
         (("sources", 1, "options", "path"), "file:///lake/in/*/", []),
-        (("sources", 1, "options", "path"), "/lake/other", [("sources/1", REUSED)]),
+        (("sources", 1, "options", "path"), "/lake/other", [("sources/1", RENAMED)]),
+        (("sources", 1, "options", "path"), "/lake/i", [("sources/1", RENAMED)]),
+        (("sources", 1, "options", "path"), "in", []),
+        (("sources", 1, "options", "path"), "/lake/i*/2026", []),
+        (("sources", 1, "options", "path"), "/lake/in/2026/a.json", []),
+        (("sources", 1, "options", "path"), "s3a://bucket//lake/i%6e/*.json", []),
         (("sources", 1), CODE["sources"][0], [("sources/1", FAILS)]),
         (("sources",), CODE["sources"][:1], [("sources", FAILS)]),
         (("sources",), CODE["sources"][::-1], [("sources/0", FAILS), ("sources/1", FAILS)]),
@@ -101,9 +106,9 @@ def test_what_was_changed_is_told(path: tuple[str | int, ...], to: Any, expected
 @pytest.mark.parametrize(
     ("path", "to", "expected"),
     [
-        (("windows", 0, "length_us"), 1_200_000_000, [("state", REUSED)]),
-        (("windows", 0, "slide_us"), 300_000_000, [("state", REUSED)]),
-        (("windows",), [], [("state", REUSED)]),
+        (("windows", 0, "length_us"), 1_200_000_000, [("windows", REUSED)]),
+        (("windows", 0, "slide_us"), 300_000_000, [("windows", REUSED)]),
+        (("windows",), [], [("windows", REUSED)]),
         (("operators", 0, "computes"), ["sum(w)", "count(1)"], [("state/0", RENAMED)]),
         (("operators",), [], [("state", FAILS)]),
     ],
@@ -117,10 +122,32 @@ def test_what_only_the_code_that_ran_before_tells(
         assert outcomes(KEPT, code) == []
 
 
+@pytest.mark.parametrize(
+    ("kept", "one", "other"),
+    [
+        (
+            [{"files": ["file:/a/1.json"]}, {"files": ["file:/b/1.json"]}],
+            {"kind": "json", "options": {"path": "/a"}},
+            {"kind": "json", "options": {"path": "/b"}},
+        ),
+        (
+            [{"topics": ["a"]}, {"topics": ["b"]}],
+            {"kind": "kafka", "options": {"subscribe": "a", "failOnDataLoss": "false"}},
+            {"kind": "kafka", "options": {"subscribePattern": "b.*", "failOnDataLoss": "false"}},
+        ),
+    ],
+)
+def test_sources_that_have_changed_places_are_told_from_one_that_has_moved(kept: Any, one: Any, other: Any) -> None:
+    kept = {**KEPT, "sources": kept, "operators": []}
+    code = {**CODE, "operators": [], "windows": []}
+    assert outcomes(kept, {**code, "sources": [one, other]}) == []
+    assert outcomes(kept, {**code, "sources": [other, one]}) == [("sources/0", REUSED), ("sources/1", REUSED)]
+
+
 def test_gap_of_a_session_is_compared_where_one_spark_has_told_both() -> None:
     before = {**CODE, "windows": [{"gap": "90 seconds"}]}
     now = {**CODE, "windows": [{"gap": "1 minutes 30 seconds"}]}
-    assert outcomes({**KEPT, "noted": before}, now) == [("state", REUSED)]
+    assert outcomes({**KEPT, "noted": before}, now) == [("windows", REUSED)]
     assert outcomes({**KEPT, "noted": before}, {**now, "spark": "3.5.9"}) == []
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, Terminated
 from lastgood.spark.agent.files import encode_records
+from lastgood.spark.agent.fit import KEPT_FILE
+from lastgood.spark.kept_code import NOTHING_KEPT
 from lastgood.storage.reading import Location
 from lastgood.supervise.agents import Agents
 
@@ -166,3 +168,46 @@ def test_driver_is_known_once_it_was_seen_on_this_machine(tmp_path: Path) -> Non
     assert agents.driver_seen == f"process 3 on {socket.gethostname()}"
     agents.begin()
     assert agents.driver_seen is not None
+
+
+def tell_code(
+    folder: Path, number: int, checkpoint: str, code: dict[str, Any] | None, *misfits: dict[str, str]
+) -> None:
+    told = {"checkpoint": checkpoint, "code": code, "misfits": misfits}
+    (folder / f"0000000000001-1.{number:06d}.code.json").write_text(json.dumps(told))
+
+
+def test_code_that_was_let_start_is_known_of_this_run_alone(tmp_path: Path) -> None:
+    agents = Agents(tmp_path, named={"file:///chk/a": "/chk/a"})
+    tell_code(tmp_path, 0, "/chk/a", {"spark": "before"})
+    agents.begin()
+    assert agents.code_of("/chk/a") is None
+    tell_code(tmp_path, 1, "file:/chk/a", {"spark": "now"})
+    tell_code(tmp_path, 2, "file:/chk/b", {"spark": "another"})
+    tell_code(tmp_path, 3, "file:/chk/c", None)
+    (tmp_path / "0000000000001-1.000004.code.json").write_text("{")
+    assert agents.code_of("/chk/a") == {"spark": "now"}
+    assert agents.code_of("/chk/c") is None
+
+
+def test_what_only_a_person_can_tell_of_code_is_told_once(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    agents.begin()
+    renamed = {"subject": "state/0", "found": "grouped by k", "expected": "grouped by j", "outcome": "renamed"}
+    for number in range(2):
+        tell_code(tmp_path, number, "/chk/a", {"spark": "now"}, renamed)
+    (told,) = agents.notices()
+    assert told.condition == "CODE_RENAMED"
+    assert "state/0: grouped by k; there: grouped by j" in told.sentence
+    assert agents.notices() == []
+
+
+def test_what_checkpoints_keep_is_put_where_the_guard_looks(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    agents = Agents(folder)
+    agents.put_kept({"/chk/a": NOTHING_KEPT})
+    agents.put_kept({"/chk/a": NOTHING_KEPT, "/chk/b": NOTHING_KEPT})
+    told = json.loads((folder / KEPT_FILE).read_text())
+    assert [each["checkpoint"] for each in told] == ["/chk/a", "/chk/b"]
+    assert (folder / KEPT_FILE).stat().st_mode & 0o077 == 0
+    assert [each.name for each in folder.iterdir()] == [KEPT_FILE]

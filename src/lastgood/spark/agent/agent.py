@@ -13,6 +13,7 @@ from typing import Any
 
 from .driver import Heartbeat
 from .files import RecordFileWriter
+from .guarding import CodeGuard
 from .queries import Queries
 from .sessions import Attachment, detach, identify_session, is_connect, make_attachment
 from .starts import Start
@@ -33,14 +34,16 @@ class Agent:
         self._has_connect = False
         self._writer = Writer(RecordFileWriter(folder))
         self._queries = Queries(self._writer)
+        self._guard = CodeGuard(folder)
         self._heartbeat = Heartbeat(folder, self._facts)
         self._excepthook = sys.excepthook
         sys.excepthook = self._crash
         atexit.register(self.close)
 
     def before_start(self, start: Start) -> None:
-        """Listen to the session, from before its first query on."""
+        """Listen to the session, from before its first query on; see that the query goes with its checkpoint."""
         self._attachment(start.session)
+        self._guard.check(start)
 
     def after_start(self, start: Start, query: Any) -> None:
         """Have the query looked at where nothing else tells of it."""

@@ -11,11 +11,17 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
+FORMAT_VERSION = 1
+KEPT_FILE = "kept.json"
+"""`[{"checkpoint": …, "kept": …}]`; see `fit.compare`."""
+CODE_SUFFIX = ".code.json"
+"""Ends the name of the file of each start: `{"checkpoint": …, "code": …, "misfits": …}`; `code` None: no state."""
 FAILS, REUSED, RENAMED = "fails", "reused", "renamed"
 """Spark stops by itself; it takes for its own what is not; it does so, and that may be right: another name."""
 _SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
-_LOCAL = re.compile(r"^file:(?://[^/]*)?(?=/)")
+_ROOT = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?=/)")
 _GLOB = re.compile(r"[*?\[{]")
 _SESSION_START = "sessionStartTime"
 _SHOWN = 3
@@ -54,28 +60,39 @@ def _compare_sources(kept: Sequence[Mapping[str, Any]], code: Sequence[Mapping[s
         yield _make("sources", f"{len(code)} sources in the code", f"{len(kept)} in the newest plan", FAILS)
         return
     for number, (before, now) in enumerate(zip(kept, code)):  # noqa: B905 - Python 3.9 has no strict
-        subject = f"sources/{number}"
-        if before.get("topics"):
-            yield from _compare_topics(subject, set(before["topics"]), now)
-        elif before.get("files"):
-            yield from _compare_files(subject, list(before["files"]), now)
+        others = [each for each in code if each is not now]
+        compare_one = _compare_topics if before.get("topics") else _compare_files
+        yield from compare_one(f"sources/{number}", before, now, others)
 
 
-def _compare_topics(subject: str, topics: set[str], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _compare_topics(
+    subject: str, before: Mapping[str, Any], now: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, str]]:
+    topics = set(before["topics"])
     expected, options = f"Kafka, {_show(topics)}", _list_subscriptions(now)
     if not options:
         yield _make(subject, f"a source of kind {now['kind']}", expected, FAILS)
-        return
-    if "subscribe" in options:
-        is_read = topics & {each.strip() for each in options["subscribe"].split(",")}
-    elif "subscribepattern" in options:
-        is_read = {each for each in topics if _may_match(options["subscribepattern"], each)}
-    else:
-        is_read = {each for each in topics if f'"{each}"' in options.get("assign", "")}
-    if not is_read:
-        told = {name.lower(): str(value).lower() for name, value in now["options"].items()}
+    elif not _can_read_topics(now, topics):
         found = ", ".join(f"{name} {value}" for name, value in options.items())
-        yield _make(subject, f"Kafka, {found}", expected, REUSED if told.get("failondataloss") == "false" else FAILS)
+        yield _make(subject, f"Kafka, {found}", expected, _judge_other_topics(topics, now, others))
+
+
+def _judge_other_topics(topics: set[str], now: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """Spark misses partitions that it has read; where it is to go on without them, it does."""
+    told = {name.lower(): str(value).lower() for name, value in now["options"].items()}
+    if told.get("failondataloss") != "false":
+        return FAILS
+    return REUSED if any(_can_read_topics(each, topics) for each in others) else RENAMED
+
+
+def _can_read_topics(source: Mapping[str, Any], topics: set[str]) -> bool:
+    """Whether it chooses any of these topics."""
+    options = _list_subscriptions(source)
+    if "subscribe" in options:
+        return bool(topics & {each.strip() for each in options["subscribe"].split(",")})
+    if "subscribepattern" in options:
+        return any(_may_match(options["subscribepattern"], each) for each in topics)
+    return any(f'"{each}"' in options.get("assign", "") for each in topics)
 
 
 def _may_match(pattern: str, topic: str) -> bool:
@@ -88,14 +105,40 @@ def _may_match(pattern: str, topic: str) -> bool:
             return True
 
 
-def _compare_files(subject: str, files: Sequence[str], now: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    path = now["options"].get("path")
+def _compare_files(
+    subject: str, before: Mapping[str, Any], now: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, str]]:
+    files = before.get("files")
+    if not files:
+        return
+    expected = f"files such as {files[0]}, which it has read"
     if _list_subscriptions(now):
-        yield _make(subject, f"a source of kind {now['kind']}", f"files, such as {files[0]}", FAILS)
-    elif path is not None:
-        folder = _GLOB.split(_LOCAL.sub("", path))[0].rstrip("/")
-        if not any(_LOCAL.sub("", each).startswith(folder) for each in files):
-            yield _make(subject, f"files of {path}", f"files such as {files[0]}, which it has read", REUSED)
+        yield _make(subject, f"a source of kind {now['kind']}", expected, FAILS)
+    elif not _can_read_files(now, files):
+        is_taken = any(_can_read_files(each, files, unknown=False) for each in others)
+        yield _make(subject, f"files of {now['options'].get('path')}", expected, REUSED if is_taken else RENAMED)
+
+
+def _can_read_files(source: Mapping[str, Any], files: Sequence[str], *, unknown: bool = True) -> bool:
+    """Whether any of these files lies below its path, whatever the names of its store and of the protocol.
+
+    Args:
+        source: Of the code.
+        files: As the log of a source has them.
+        unknown: What counts where the path does not tell, as a relative one.
+    """
+    path = _take_path(source["options"].get("path") or "")
+    begin = _GLOB.split(path)[0]
+    if not path.startswith("/"):
+        return unknown
+    if begin == path:  # no pattern
+        begin = f"{path.rstrip('/')}/"
+    return any(f"{_take_path(each)}/".startswith(begin) for each in files)
+
+
+def _take_path(location: str) -> str:
+    """The path in a location, as it is written without escapes."""
+    return re.sub("/+", "/", unquote(_ROOT.sub("", location)))
 
 
 def _list_subscriptions(now: Mapping[str, Any]) -> dict[str, str]:
@@ -156,7 +199,9 @@ def _compare_noted(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     others = [_take_window(each, before, now) for each in now["windows"]]
     if windows != others:
         found, expected = _show_windows(now["windows"]), _show_windows(before["windows"])
-        yield _make("state", found, f"{expected}, as the code had it that ran before", REUSED)
+        yield _make("windows", found, f"{expected}, as the code had it that ran before", REUSED)
+    if before["spark"] != now["spark"]:
+        return  # each has words of its own for what an aggregate computes
     for kept, wanted in zip(before["operators"], now["operators"]):  # noqa: B905
         is_alike = _list_names(kept["values"]) == _list_names(wanted["values"])
         if is_alike and kept["computes"] != wanted["computes"]:

@@ -12,13 +12,28 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-FORMAT_VERSION = 1
+from .fit import FORMAT_VERSION
+
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _PLANNED = (f"{_STREAMING}.runtime.IncrementalExecution", f"{_STREAMING}.IncrementalExecution")
 """Since 4.1, and before."""
 _OPTIONS = ("subscribe", "subscribePattern", "assign", "path", "failOnDataLoss")
 """Of a source; all others may hold what is secret."""
 _AGGREGATIONS = ("StateStoreSaveExec", "SessionWindowStateStoreSaveExec")
+_MAY_KEEP = {
+    "Aggregate",
+    "Deduplicate",
+    "DeduplicateWithinWatermark",
+    "Distinct",
+    "FlatMapGroupsInPandasWithState",
+    "FlatMapGroupsWithState",
+    "GlobalLimit",
+    "Join",
+    "TransformWithState",
+    "TransformWithStateInPandas",
+    "TransformWithStateInPySpark",
+}
+"""Kinds of logical plans."""
 _UNNAMED = "defaultName"
 """So Spark calls an operator that has no name of its own."""
 _WITH_VALUES = {"StateStoreSaveExec": True, "SessionWindowStateStoreSaveExec": False}
@@ -81,6 +96,11 @@ def describe_sources(frame: Any) -> list[dict[str, Any]]:
         if not any(leaf.equals(other) for other, _ in found):  # Spark reads it once, too
             found.append((leaf, _describe_source(leaf)))
     return [each for _, each in found]
+
+
+def may_keep_state(frame: Any) -> bool:
+    """Whether any part of it may keep state, by its kind; a join with a table that stands still counts as well."""
+    return any(_name_class(each) in _MAY_KEEP for each in _list_nodes(frame._jdf.queryExecution().analyzed()))  # noqa: SLF001
 
 
 def _describe_source(leaf: Any) -> dict[str, Any]:

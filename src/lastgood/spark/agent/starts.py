@@ -21,6 +21,10 @@ _TELLING: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
+class NotToStartError(Exception):
+    """An observer says that a query must not start as it stands: the one thing that the application is told of us."""
+
+
 class Start:
     """One start of a query, as the application asks for it."""
 
@@ -28,6 +32,7 @@ class Start:
         """Take a DataStreamWriter and what its `start` or `toTable` was called with."""
         named = {**dict(zip(_POSITIONS, args[1:])), **kwargs}  # noqa: B905 - Python 3.9 has no strict
         told = {**vars(writer).get(_OPTIONS, {}), **{key: value for key, value in named.items() if value is not None}}
+        self.writer = writer
         self._options = {key.lower(): value for key, value in told.items() if key not in _NO_OPTIONS}
         self.session: Any = getattr(writer, "_spark", None) or writer._session  # noqa: SLF001 - classic, Connect
         self.query_name: str | None = told.get(_NAME)
@@ -48,7 +53,11 @@ class Observer(Protocol):
     """Wants to know of starts. What it raises is its own trouble: the query never sees it."""
 
     def before_start(self, start: Start) -> None:
-        """A query is about to start."""
+        """A query is about to start.
+
+        Raises:
+            NotToStartError: it must not.
+        """
 
     def after_start(self, start: Start, query: Any) -> None:
         """The query runs."""
@@ -107,8 +116,8 @@ def _wrap_start(method: Callable[..., Any]) -> Callable[..., Any]:
             begun = Start(writer, args, kwargs)
         except Exception:  # noqa: BLE001 - a writer that is none: Spark will say so
             return method(writer, *args, **kwargs)
-        _tell(observers, lambda observer: observer.before_start(begun))
         try:
+            _tell(observers, lambda observer: observer.before_start(begun))
             query = method(writer, *args, **kwargs)
         except Exception as error:
             failure = error  # the name `error` ends with this block, the function below does not
@@ -124,5 +133,7 @@ def _tell(observers: list[Observer], what: Callable[[Observer], None]) -> None:
     for observer in observers:
         try:
             what(observer)
+        except NotToStartError:
+            raise
         except Exception as error:  # noqa: BLE001 - the application goes on whatever an observer does
             observer.report_trouble(error)

@@ -116,6 +116,22 @@ def test_observer_that_raises_is_no_concern_of_the_query(observer: Observer) -> 
     assert observer.told == [("trouble", "no Java"), ("after", "query")]
 
 
+def test_query_that_an_observer_says_must_not_start_does_not(observer: Observer) -> None:
+    class Guard(Observer):
+        def before_start(self, start: starts.Start) -> None:
+            raise starts.NotToStartError("it would not fit")
+
+    guard = Guard()
+    starts.observe(guard)
+    try:
+        with pytest.raises(starts.NotToStartError, match="would not fit"):
+            writer_class()().option("checkpointLocation", "/a").start()
+    finally:
+        starts.forget(guard)
+    assert observer.told == [("before", None, "/a"), ("failed", "/a", "it would not fit")]
+    assert guard.told == [("failed", "/a", "it would not fit")]
+
+
 def test_wrong_call_fails_as_it_does_without_us(observer: Observer) -> None:
     writer = writer_class()()
     with pytest.raises(TypeError, match="option"):
