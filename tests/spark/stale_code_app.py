@@ -6,9 +6,10 @@ is started as its user starts it.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
+import types
 
 FIELDS = "t timestamp, k int, j int, v long, w long"
 
@@ -47,11 +48,10 @@ def query(spark, told):
 
 
 def describe(spark, told):
-    """What lastgood's agent says of it; loaded from its file, as there need be no lastgood here."""
-    spec = importlib.util.spec_from_file_location("shape", told["shape"])
-    shape = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(shape)
-    return shape.describe(query(spark, told), "Append")
+    """What lastgood's agent says of it, which needs no lastgood here."""
+    sys.modules["agent"] = agent = types.ModuleType("agent")
+    agent.__path__ = [told["agent"]]
+    return importlib.import_module("agent.shape").describe(query(spark, told), "Append")
 
 
 def start(spark, told):
@@ -77,6 +77,19 @@ def guard(spark, told):
     except LastgoodError as error:
         return {"error": error.to_json()}
     return {"fit": fit.to_json()}
+
+
+def state(spark, told):
+    """What it has kept, as a user looks at it."""
+    import lastgood.spark
+    from lastgood.errors import LastgoodError
+
+    try:
+        frame = lastgood.spark.state(told["checkpoint"], spark=spark, **told.get("said", {}))
+        rows = frame.selectExpr("key.k", "key.j", "value.sum").collect()
+    except LastgoodError as error:
+        return {"error": error.to_json()}
+    return {"rows": sorted(list(row) for row in rows)}
 
 
 if __name__ == "__main__":

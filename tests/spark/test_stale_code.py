@@ -24,12 +24,13 @@ from lastgood.lab.spark import (
 )
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
-from lastgood.spark.agent import shape
+from lastgood.spark import agent
 from lastgood.spark.agent.fit import FAILS, RENAMED, REUSED, compare
 from lastgood.spark.kept_code import note_code, read_kept
 from lastgood.storage.writing import open_writable
 
 pytestmark = pytest.mark.spark
+AGENT = str(Path(agent.__file__).parent)
 APP = Path(__file__).with_name("stale_code_app.py")
 DEFAULT = "4.2.0"
 OTHERS = [pytest.param(each, marks=pytest.mark.proof) for each in SPARK_VERSIONS if each != DEFAULT]
@@ -72,7 +73,7 @@ class Code:
     def call(self, name: str, code: str, checkpoint: str = "chk", **more: Any) -> dict[str, Any]:
         places = {"input": str(self.folder / "input"), "table": str(self.folder / f"table-{checkpoint}")}
         result: dict[str, Any] = self.spark.call(
-            APP, name, code=code, checkpoint=str(self.folder / checkpoint), shape=shape.__file__, **places, **more
+            APP, name, code=code, checkpoint=str(self.folder / checkpoint), agent=AGENT, **places, **more
         )
         return result
 
@@ -129,6 +130,17 @@ def test_guard_tells_before_spark_touches_anything_and_notes_down_what_fits(begi
     assert "--goal recompute" in error["next"]
     assert "error" in query.call("guard", "another key")
     assert "fit" in query.call("guard", "another key", said={"accept_renamed": True})
+
+
+def test_state_is_read_as_of_the_newest_batch_and_as_of_any_other_that_can_be_loaded(begin: Any) -> None:
+    query: Code = begin(DEFAULT)
+    newest = query.call("state", "as it was")["rows"]
+    first = query.call("state", "as it was", said={"batch": 0})["rows"]
+    assert sum(row[2] for row in newest) > sum(row[2] for row in first) > 0
+    error = query.call("state", "as it was", said={"batch": 99})["error"]
+    assert (error["condition"], error["found"]) == ("STATE_UNREADABLE", "it can, as of batches 0 to 2")
+    other = query.call("state", "as it was", said={"operator": 7})["error"]
+    assert (other["condition"], other["found"]) == ("STATE_UNREADABLE", "operators 0: stateStoreSave")
 
 
 @dataclass

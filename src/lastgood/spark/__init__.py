@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from lastgood.spark.kafka import read_kafka
     from lastgood.spark.recorder import Recorder
     from lastgood.spark.stale_code import guard
+    from lastgood.spark.state_frame import state
 
-__all__ = ["Recorder", "guard", "read_kafka"]
+__all__ = ["Recorder", "guard", "read_kafka", "state"]
 
-_MODULES = {"Recorder": "recorder", "guard": "stale_code", "read_kafka": "kafka"}
+_MODULES = {"Recorder": "recorder", "guard": "stale_code", "read_kafka": "kafka", "state": "state_frame"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Failed, find_decisive_failure
+from lastgood.notes import read_json
 from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, parse_driver, parse_records, sort_record_files
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
@@ -160,14 +161,8 @@ class Agents:
 
     def _codes(self) -> list[dict[str, Any]]:
         """What the guard has let start in this run, oldest first."""
-        found = []
-        for name in self._names():
-            if name.endswith(CODE_SUFFIX):
-                try:
-                    found.append(json.loads(self._read(name)))
-                except ValueError:  # it cannot be read just now
-                    continue
-        return found
+        told = (_parse_code(self._read(name)) for name in self._names() if name.endswith(CODE_SUFFIX))
+        return [each for each in told if each is not None]
 
     def rows_of(self, checkpoint: Location, batch: int) -> int | None:
         """How many rows a batch of this run read; None if no agent has told yet. Any thread may ask."""
@@ -257,6 +252,16 @@ def _is_of(record: Record, checkpoint: Location) -> bool:
         return record.checkpoint is not None and parse_location(record.checkpoint).identity == checkpoint.identity
     except LastgoodError:  # one of those that were told of as not to be seen
         return False
+
+
+def _parse_code(raw: bytes) -> dict[str, Any] | None:
+    """What the guard has told of one start; None if it did not."""
+    try:
+        told = read_json(raw)
+    except ValueError:
+        return None
+    is_told = isinstance(told, dict) and isinstance(told.get("checkpoint"), str) and {"code", "misfits"} <= told.keys()
+    return told if is_told else None
 
 
 def _list_renamed(told: Mapping[str, Any]) -> Iterator[str]:
