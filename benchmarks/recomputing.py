@@ -42,7 +42,7 @@ reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigg
 event = reader.load().selectExpr("from_json(cast(value as string), 't timestamp, v long') as event").select("event.*")
 counts = [functions.count("*").alias("n"), functions.sum("v").alias("total")]
 windows = event.withWatermark("t", "{DELAY_SECONDS} seconds").groupBy(functions.window("t", "{WINDOW_SECONDS} seconds"))
-result = windows.agg(*counts[: 1 + (code == "new")]).selectExpr("window.start as start", "n")
+result = windows.agg(*counts[: 1 + (code == "new")]).withColumn("start", functions.col("window.start")).drop("window")
 writer = result.writeStream.format("parquet").option("checkpointLocation", checkpoint).outputMode("append")
 writer.trigger(availableNow=True).start(table).awaitTermination()
 """
@@ -117,9 +117,9 @@ def compare(folder: Path, broker: KafkaBroker, java: Java, jars: list[Path]) -> 
     query = Query(folder, broker, java, jars)
     produce(broker, range(EVENTS))
     query.require_done("old")
+    produce(broker, range(EVENTS, EVENTS + EVENTS // WINDOWS))  # closes the window that was open
     if not query.run("new"):
         sys.exit("the new code goes on with the state of the old one: there is nothing to compare")
-    produce(broker, range(EVENTS, EVENTS + EVENTS // WINDOWS))  # closes the window that was open
     written = query.count_rows()
 
     began = time.perf_counter()
@@ -151,7 +151,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as name:
         folder = Path(name)
         with KafkaBroker(folder / "kafka", java=java, jars=jars["broker"]) as broker:
-            broker.create_topic("events", partitions=PARTITIONS)
+            broker.create_topic("events", partitions=PARTITIONS, config={"retention.ms": "-1"})  # they are months old
             figures = compare(folder, broker, java, list(jars["spark"]))
     return print_figures(figures)
 
