@@ -103,6 +103,9 @@ class Recompute:
     """You say that no window is longer, so that older events need not be read again; None: all are."""
     max_clock_skew_ms: int | None = None
     """With `window_ms`, where no ledger tells: you say that no event is this much later than Kafka has its record."""
+    event_time: str | None = None
+    """With `window_ms`, where no ledger tells: the time of an event, as SQL over a record of Kafka; all are read once,
+    by a Spark job."""
     max_replay: int | None = None
     """More offsets and files than these are not read again: the plan is refused; None: however many."""
     shuffle_partitions: int | None = None
@@ -385,7 +388,12 @@ def _make_window_choice(goal: Goal | None) -> WindowChoice:
                 expected=f"{COMPLETE} or {UPDATE}; for append appends_windows",
             )
         return WindowChoice(
-            goal.appends_windows, goal.window_ms, goal.max_clock_skew_ms, goal.max_replay, goal.output_mode
+            goal.appends_windows,
+            goal.window_ms,
+            goal.max_clock_skew_ms,
+            goal.max_replay,
+            goal.output_mode,
+            goal.event_time,
         )
     return WindowChoice()
 

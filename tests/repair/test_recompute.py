@@ -321,26 +321,55 @@ def test_topic_is_read_again_from_its_beginning(
     finish_topic(query, broker, old)
 
 
+EVENT_TIME = "timestamp(get_json_object(cast(value as string), '$.t'))"
+
+
 @pytest.mark.proof
-@pytest.mark.parametrize("recorded", [False, True], ids=["index of times", "ledger"])
+@pytest.mark.parametrize("teller", ["index of times", "ledger", "events"])
 def test_what_has_expired_is_not_needed_where_windows_are_short(
-    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teller: str
 ) -> None:
-    """Kafka's index of times tells it, or what a recorder has told a ledger of each batch."""
+    """Kafka's index of times tells it, what a recorder has told a ledger of each batch, or the events themselves."""
+    recorded = teller == "ledger"
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
     if recorded:
         monkeypatch.setenv("LASTGOOD_LEDGER", ledger)
     query = of_topic(sparks, tmp_path, broker, topic, "hdfs", run=12, ledger=ledger if recorded else None)
     old = len(query.rows())
-    choice = {"window_ms": 600_000, "max_clock_skew_ms": None if recorded else 0}
+    told: dict[str, dict[str, Any]] = {
+        "index of times": {"max_clock_skew_ms": 0},
+        "ledger": {},
+        "events": {"event_time": EVENT_TIME},
+    }
+    choice = {"window_ms": 600_000, **told[teller]}
     (price,) = plan_recompute(query, broker.bootstrap, **choice).sources
     starts = {partition: ranges[0][0] for partition, ranges in price.reread[topic].items()}
     assert any(starts.values())
+    if teller == "events":  # the one before, which no window needs, has to be there to tell that
+        starts = {partition: max(0, start - 1) for partition, start in starts.items()}
     delete_before(broker, topic, starts)
     with pytest.raises(lastgood.LastgoodError, match="would not run"):
         recompute(query, kafka=broker.bootstrap)
     recompute(query, kafka=broker.bootstrap, **choice)
     finish_topic(query, broker, old)
+
+
+@pytest.mark.proof
+def test_what_nobody_can_tell_any_more_is_not_guessed(
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """The oldest record that Kafka has is one that an open window counts: those before it may have been, too."""
+    query = of_topic(sparks, tmp_path, broker, topic, "hdfs", run=12)
+    choice: dict[str, Any] = {"window_ms": 600_000, "event_time": EVENT_TIME}
+    (price,) = plan_recompute(query, broker.bootstrap, **choice).sources
+    delete_before(broker, topic, {partition: spans[0][0] for partition, spans in price.reread[topic].items()})
+    with pytest.raises(lastgood.LastgoodError, match="would not run"):
+        recompute(query, kafka=broker.bootstrap, **choice)
+    for wrong, found in {"timestamp(": "PARSE_SYNTAX_ERROR", "cast(value as string)": "type string"}.items():
+        with pytest.raises(lastgood.LastgoodError) as refused:
+            plan_recompute(query, broker.bootstrap, window_ms=600_000, event_time=wrong)
+        assert refused.value.condition == "EVENT_TIME_INVALID"
+        assert found in (refused.value.found or "")
 
 
 @pytest.mark.proof

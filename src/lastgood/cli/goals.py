@@ -166,6 +166,12 @@ _OPTIONS = (
         help="With --window, where no ledger tells: no event is this much later than Kafka has its record.",
     ),
     click.option(
+        "--event-time",
+        metavar="SQL",
+        help="With --window, where no ledger tells: the time of an event, as SQL over key, value and timestamp of its"
+        " record. A Spark job on this machine reads all that was read, once.",
+    ),
+    click.option(
         "--max-replay",
         type=click.IntRange(min=0),
         metavar="N",
@@ -234,6 +240,7 @@ def add_goal_options(command: _F) -> _F:
         output_mode: str | None,
         window_ms: int | None,
         clock_skew_ms: int | None,
+        event_time: str | None,
         max_replay: int | None,
         shuffle_partitions: int | None,
         state_store: str | None,
@@ -260,7 +267,7 @@ def add_goal_options(command: _F) -> _F:
             spark,
             fail_on_data_loss,
             via=_make_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
-            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms, max_replay, output_mode),
+            windows=WindowChoice(appends_windows, window_ms, clock_skew_ms, max_replay, output_mode, event_time),
             conf=make_conf(
                 shuffle_partitions,
                 state_store,

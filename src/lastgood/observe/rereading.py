@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ class WindowChoice:
     """How many offsets and files may be read again at most; None: however many."""
     output_mode: str | None = None
     """That it is one aggregation in output mode `complete` or `update`, where nothing tells."""
+    event_time: str | None = None
+    """SQL over a record of Kafka that gives the time of its event; None: nothing is said of it."""
 
     @property
     def is_said(self) -> bool:
@@ -51,6 +53,8 @@ class WindowChoice:
             words += ["--window", f"{self.length_ms}ms"]
         if self.clock_skew_ms is not None:
             words += ["--max-clock-skew", f"{self.clock_skew_ms}ms"]
+        if self.event_time is not None:
+            words += ["--event-time", self.event_time]
         if self.output_mode is not None:
             words += ["--output-mode", self.output_mode]
         if self.max_replay is not None:
@@ -59,25 +63,30 @@ class WindowChoice:
 
 
 def choose_rereading(
-    choice: WindowChoice, found: OpenQuery, environment: Mapping[str, str] = os.environ
+    choice: WindowChoice,
+    found: OpenQuery,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    scan: Callable[[str, int], Mapping[str, str]],
 ) -> RecomputeGoal:
     """The goal, with where each source is read again from.
 
     A row can only count for an open window if its event is younger than the watermark less the length of a window.
-    What a ledger has of each batch tells exactly after which one that begins, else Kafka's index of times, by the word
-    of a person that no event is much younger than its record.
+    What a ledger has of each batch tells exactly after which one that begins; else the events themselves, if somebody
+    says how their times are told; else Kafka's index of times, by the word of a person that no event is much younger
+    than its record.
 
     Args:
         choice: What a person says.
         found: The query and what stands around it.
         environment: May name the ledger.
+        scan: Reads the times of events, told by SQL, and gives from where on each source has one of a time or later.
 
     Raises:
         UsageError: a length is said, and nothing tells when the events were (subclasses).
     """
     if choice.length_ms is None:
-        if choice.clock_skew_ms is not None:
-            raise UsageError("how far back windows reach is not said", subject="--max-clock-skew", expected="--window")
+        _require_no_times(choice)
         return RecomputeGoal(appends_windows=choice.appends)
     checkpoint = found.seen.checkpoint
     plan = checkpoint.offsets.entries.get(-1 if checkpoint.last_committed is None else checkpoint.last_committed)
@@ -90,11 +99,16 @@ def choose_rereading(
         batch_id, starts = recorded
         chosen = f"batch {batch_id} ended, up to which no recorded event was of {_name_time(open_since_ms)} or later"
         return RecomputeGoal(starts, chosen, (said,), choice.appends)
+    if choice.event_time is not None:
+        starts = scan(choice.event_time, open_since_ms)
+        chosen = f"Kafka has the first events of {_name_time(open_since_ms)} or later, as a Spark job has read them all"
+        word = f"your word that the time of an event is {choice.event_time}, in the time zone of this machine"
+        return RecomputeGoal(starts, chosen, (said, word), choice.appends)
     if choice.clock_skew_ms is None:
         raise UsageError(
             "nobody has written down when the events of each batch were",
             subject="--window",
-            expected="a ledger that a recorder has told of every batch, or --max-clock-skew DURATION",
+            expected="a ledger that a recorder has told of every batch, --event-time SQL or --max-clock-skew DURATION",
         )
     at_ms = open_since_ms - choice.clock_skew_ms
     _require_no_later_events(found, choice.clock_skew_ms)
@@ -110,6 +124,13 @@ def choose_rereading(
         (said, skew),
         choice.appends,
     )
+
+
+def _require_no_times(choice: WindowChoice) -> None:
+    """See that nothing is said of the times of events where nothing is said of windows."""
+    for option, value in (("--max-clock-skew", choice.clock_skew_ms), ("--event-time", choice.event_time)):
+        if value is not None:
+            raise UsageError("how far back windows reach is not said", subject=option, expected="--window")
 
 
 def _name_time(time_ms: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -47,6 +47,7 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import list_taken_for_kafka, list_taken_for_rate, list_taken_for_tables
 from lastgood.query.sinks import SinkView
 from lastgood.recovery.engine import compute_listing_digest, list_log_folders
+from lastgood.recovery.event_times import find_open_starts
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import make_start_steps
 from lastgood.recovery.topic_notes import collect_topic_ids
@@ -152,7 +153,11 @@ def make_plan(
     found = _add_start_file(found, options.via or options.named or target.policy.via)
     is_emptied = GOAL_KINDS[options.goal].begins is Begins.WITHOUT_STATE
     found = add_repair_facts(found, reads_all_again=is_emptied, rebuilt=rebuilt)
-    goal = _choose_goal(options, found)
+
+    def scan(event_time: str, since_ms: int) -> Mapping[str, str]:
+        return find_open_starts(found, event_time, since_ms, options.evidence.of(target), tell)
+
+    goal = _choose_goal(options, found, scan)
     drafted = _add_seeds(draft(found.seen, goal, found.spark), goal, found)
     plan = _complete_plan(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
@@ -177,7 +182,7 @@ def _add_start_file(found: OpenQuery, named: StartFile | None) -> OpenQuery:
     return replace(found, seen=replace(found.seen, left=replace(left, says=says)))
 
 
-def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
+def _choose_goal(options: PlanOptions, found: OpenQuery, scan: Callable[[str, int], Mapping[str, str]]) -> Goal:
     where, kind = options.where, GOAL_KINDS[options.goal]
     if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
@@ -190,7 +195,7 @@ def _choose_goal(options: PlanOptions, found: OpenQuery) -> Goal:
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         if kind.begins is Begins.WITHOUT_STATE:
-            rereading = choose_rereading(options.windows, found)
+            rereading = choose_rereading(options.windows, found, scan=scan)
             windows = options.windows
             return replace(rereading, conf=options.conf, max_replay=windows.max_replay, output_mode=windows.output_mode)
         return kind.make()

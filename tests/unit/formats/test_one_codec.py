@@ -36,6 +36,7 @@ FOREIGN = {
     "process/driver.py": 1,  # of a Python that is asked, by a pipe
     "recovery/prover.py": 1,  # of a Spark that was asked
     "spark/audit_job.py": 2,  # runs on Spark, alone
+    "spark/event_time_job.py": 1,  # runs on Spark, alone
     "spark/proof_job.py": 4,  # runs on Spark, alone
     "storage/gcs.py": 2,  # Google's
     "supervise/silent_driver.py": 1,  # of our own agent, in a folder of this run alone

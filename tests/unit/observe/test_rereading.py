@@ -53,8 +53,31 @@ def recorded(tmp_path: Path, *latest_ms: int | None, rows: int = 10, skipped: in
     return {"LASTGOOD_LEDGER": url}
 
 
+def never(event_time: str, since_ms: int) -> dict[str, str]:
+    raise AssertionError(f"{event_time} was asked for {since_ms}")
+
+
+def test_events_themselves_are_asked_where_no_ledger_tells_and_somebody_says_how(query: OpenQuery) -> None:
+    starts, asked = {"0": '{"orders":{"0":3,"1":4}}'}, []
+
+    def scan(event_time: str, since_ms: int) -> dict[str, str]:
+        asked.append((event_time, since_ms))
+        return starts
+
+    choice = WindowChoice(length_ms=LENGTH_MS, event_time="timestamp(value)")
+    goal = choose_rereading(choice, query, {}, scan=scan)
+    assert (goal.starts, asked) == (starts, [("timestamp(value)", WATERMARK_MS - LENGTH_MS)])
+    assert goal.rests_on[1].startswith("your word that the time of an event is timestamp(value)")
+
+
+def test_ledger_goes_before_a_scan(tmp_path: Path, query: OpenQuery) -> None:
+    choice = WindowChoice(length_ms=LENGTH_MS, event_time="timestamp(value)")
+    goal = choose_rereading(choice, query, recorded(tmp_path, OLD_MS, YOUNG_MS), scan=never)
+    assert goal.chosen.startswith("batch 0 ended")
+
+
 def test_nothing_said_is_all_of_it(query: OpenQuery) -> None:
-    goal = choose_rereading(WindowChoice(appends=True), query, {})
+    goal = choose_rereading(WindowChoice(appends=True), query, {}, scan=never)
     assert (goal.starts, goal.chosen, goal.appends_windows) == ({}, "the query began", True)
 
 
@@ -70,7 +93,7 @@ def test_ledger_tells_after_which_batch_events_can_count(
     tmp_path: Path, query: OpenQuery, latest_ms: list[int | None], last: int
 ) -> None:
     """Also where a later batch has read none that can: what comes after the first that has is read."""
-    goal = choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, recorded(tmp_path, *latest_ms))
+    goal = choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, recorded(tmp_path, *latest_ms), scan=never)
     end = 5 * (last + 1)
     assert {name: json.loads(text) for name, text in goal.starts.items()} == {"0": {"orders": {"0": end, "1": end}}}
     assert goal.chosen.startswith(f"batch {last} ended")
@@ -90,19 +113,20 @@ def test_where_no_ledger_tells_a_person_has_to(tmp_path: Path, query: OpenQuery,
     latest_ms = told.pop("latest_ms")
     environment = recorded(tmp_path, *latest_ms, **told)  # type: ignore[misc, arg-type]
     with pytest.raises(UsageError) as caught:
-        choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, environment)
+        choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, environment, scan=never)
     assert "--max-clock-skew" in (caught.value.expected or "")
 
 
 def test_batch_that_the_ledger_lacks_ends_what_it_tells(tmp_path: Path, query: OpenQuery) -> None:
     environment = recorded(tmp_path, OLD_MS, OLD_MS, OLD_MS, skipped=1)
-    goal = choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, environment)
+    goal = choose_rereading(WindowChoice(length_ms=LENGTH_MS), query, environment, scan=never)
     assert goal.chosen.startswith("batch 0 ended")
 
 
-def test_skew_without_a_window_tells_nothing(query: OpenQuery) -> None:
+@pytest.mark.parametrize("choice", [WindowChoice(clock_skew_ms=0), WindowChoice(event_time="timestamp(value)")])
+def test_times_without_a_window_tell_nothing(choice: WindowChoice, query: OpenQuery) -> None:
     with pytest.raises(UsageError) as caught:
-        choose_rereading(WindowChoice(clock_skew_ms=0), query, {})
+        choose_rereading(choice, query, {}, scan=never)
     assert caught.value.expected == "--window"
 
 
@@ -115,11 +139,19 @@ def test_watermark_that_was_ahead_of_its_batch_belies_the_skew(tmp_path: Path) -
     file.write_bytes(plan.with_watermark(WATERMARK_MS).to_bytes())
     query = gather(resolve_target(str(tmp_path / "chk")), batches=1, mirror=MirrorUse.NEVER)
     with pytest.raises(UsageError) as caught:
-        choose_rereading(WindowChoice(length_ms=LENGTH_MS, clock_skew_ms=59_999), query, {})
+        choose_rereading(WindowChoice(length_ms=LENGTH_MS, clock_skew_ms=59_999), query, {}, scan=never)
     assert caught.value.found == "a watermark of 1 min after the time of batch 0"
 
 
 def test_words_ask_for_the_same(query: OpenQuery) -> None:
-    choice = WindowChoice(appends=True, length_ms=600_000, clock_skew_ms=0)
-    assert choice.words() == ("--appends-windows", "--window", "600000ms", "--max-clock-skew", "0ms")
+    choice = WindowChoice(appends=True, length_ms=600_000, clock_skew_ms=0, event_time="timestamp(value)")
+    assert choice.words() == (
+        "--appends-windows",
+        "--window",
+        "600000ms",
+        "--max-clock-skew",
+        "0ms",
+        "--event-time",
+        "timestamp(value)",
+    )
     assert (WindowChoice().words(), WindowChoice().is_said) == ((), False)
