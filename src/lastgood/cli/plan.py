@@ -102,7 +102,7 @@ def plan(
     Exit codes: 0 also if something has still to be accepted; 2 usage; 3 saved, but --prove could not prove it, and why;
     5, 6, 7 what --prove needs is not installed; 20 no checkpoint; 21 no such batch; 39 Spark does something else;
     57 refused, and why; 64 no Kafka source; 80, 81 there is a key, and an earlier recovery was not signed by one;
-    10-13 storage; 130 Ctrl-C.
+    90 the Spark job of --event-time failed; 10-13 storage; 130 Ctrl-C.
     """
     from lastgood.recovery.plans import make_plan
 
