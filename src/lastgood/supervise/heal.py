@@ -145,11 +145,19 @@ class Healer:
         """Have the guard in the drivers hold their code against the checkpoints."""
         if self.agents is None:
             return
+        kept = {}
         try:
-            self.agents.put_kept({checkpoint: self._read_kept(checkpoint) for checkpoint in self._queries})
-        except (LastgoodError, OSError) as error:
-            sentence = f"the code is not held against its checkpoint: {error}"
-            self._tell(Noticed(at=time.time(), condition="CODE_NOT_COMPARED", sentence=sentence))
+            kept = {checkpoint: self._read_kept(checkpoint) for checkpoint in self._queries}
+        except LastgoodError as error:
+            self._tell_not_compared(error.sentence)
+        try:
+            self.agents.put_kept(kept)  # also if it is empty: what was told before an earlier start is so no more
+        except OSError as error:
+            self._tell_not_compared(str(error))
+
+    def _tell_not_compared(self, because: str) -> None:
+        sentence = f"the code is not held against its checkpoint: {because}"
+        self._tell(Noticed(at=time.time(), condition="CODE_NOT_COMPARED", sentence=sentence))
 
     def _read_kept(self, checkpoint: str) -> dict[str, Any]:
         if self._pipeline.policy.on_code_change == START:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planning import broker
 
+from lastgood.errors import StorageError
 from lastgood.failures.ending import Cause
 from lastgood.journal.plan_file import parse_plan
 from lastgood.ladder.rungs import CommandStanding
@@ -16,9 +18,12 @@ from lastgood.recovery.applying import undo
 from lastgood.settings.config import Kafka, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target, resolve_target
+from lastgood.spark.agent.fit import KEPT_FILE
 from lastgood.storage.reading import parse_location
+from lastgood.supervise import heal
+from lastgood.supervise.agents import Agents
 from lastgood.supervise.care import PersonNeededError
-from lastgood.supervise.events import Event, Repaired
+from lastgood.supervise.events import Event, Noticed, Repaired
 from lastgood.supervise.heal import Healer
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -90,6 +95,30 @@ def test_what_is_all_there_is_started_as_it_stands(checkpoint: Path) -> None:
     assert made.before_start(CommandStanding()) is None
     made.close()
     assert [event.name for event in told] == ["diagnosed"]
+
+
+def read_kept_file(folder: Path) -> list[Any]:
+    return list(json.loads((folder / KEPT_FILE).read_text()))
+
+
+def test_guard_is_told_before_each_start_what_the_checkpoint_keeps_now(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = []
+    made = healer(checkpoint, told, (15, 15), (15, 15))
+    made.agents = Agents(checkpoint.parent / "agent")
+    assert made.before_start(CommandStanding()) is None
+    (kept,) = read_kept_file(checkpoint.parent / "agent")
+    assert (kept["checkpoint"], kept["kept"]["sources"]) == (str(checkpoint), [{"topics": ["orders"]}])
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is gone")
+
+    monkeypatch.setattr(heal, "read_kept", fail)
+    assert made.before_start(CommandStanding()) is None
+    assert read_kept_file(checkpoint.parent / "agent") == []  # nothing of before is held against the code
+    assert "CODE_NOT_COMPARED" in [each.condition for each in told if isinstance(each, Noticed)]
+    made.close()
 
 
 def test_topic_that_is_longer_after_it_was_created_again_is_left_to_a_person(checkpoint: Path) -> None:
