@@ -20,7 +20,9 @@ from lastgood.errors import StorageError
 from lastgood.mirror.backups import Backup, BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.state_copies import StateNotKeptError
 from lastgood.operations.backup import create, find_backups
+from lastgood.planning.draft import RepairRefusedError
 from lastgood.recovery import backing_up, restoring
+from lastgood.recovery.plans import make_plan
 from lastgood.recovery.restoring import restore
 from lastgood.settings.target import Target, resolve_target
 from lastgood.storage.reading import Location, open_storage
@@ -346,3 +348,13 @@ def test_person_reads_what_it_costs_before_and_what_was_kept(tmp_path: Path) -> 
     assert f"{made.state.size:,}" in typed.call("backup", "list", target.location.path).stdout
     lose(target)
     assert "and the state after batch 7\n" in typed.call("backup", "restore", target.location.path).stdout
+
+
+@pytest.mark.parametrize("case", ["4.2-agg-nokey-rocksdb-ckptv2", STATEFUL[0]])
+def test_who_plans_for_a_lost_checkpoint_is_sent_to_the_state_that_is_kept(case: str, tmp_path: Path) -> None:
+    target = take(tmp_path, case)
+    create(target, state=True)
+    lose(target)
+    with pytest.raises(RepairRefusedError, match="a backup has kept it") as refused:
+        make_plan(target)
+    assert refused.value.next == f"lastgood backup restore {target.location}"

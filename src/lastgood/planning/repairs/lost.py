@@ -75,7 +75,8 @@ def restore_from_mirror(work: Work, mirror: Mapping[str, bytes]) -> Repair:
         raise refuse(work.standing, "the mirror holds no plan that can be read", next=_make_backups_command(work))
     observed = work.standing.observed
     state = observed.checkpoint.state
-    if (state is None or not state.operators) and (observed.is_stateful or newest.batch_watermark_ms > 0):
+    keeps_state = observed.is_stateful or work.facts.is_state_kept or newest.batch_watermark_ms > 0
+    if keeps_state and (state is None or not state.operators):
         if newest.batch_watermark_ms > 0:
             found = f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state"
         else:
