@@ -325,28 +325,20 @@ EVENT_TIME = "timestamp(get_json_object(cast(value as string), '$.t'))"
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("teller", ["index of times", "ledger", "events"])
+@pytest.mark.parametrize("recorded", [False, True], ids=["index of times", "ledger"])
 def test_what_has_expired_is_not_needed_where_windows_are_short(
-    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teller: str
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
 ) -> None:
-    """Kafka's index of times tells it, what a recorder has told a ledger of each batch, or the events themselves."""
-    recorded = teller == "ledger"
+    """Kafka's index of times tells it, or what a recorder has told a ledger of each batch."""
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
     if recorded:
         monkeypatch.setenv("LASTGOOD_LEDGER", ledger)
     query = of_topic(sparks, tmp_path, broker, topic, "hdfs", run=12, ledger=ledger if recorded else None)
     old = len(query.rows())
-    told: dict[str, dict[str, Any]] = {
-        "index of times": {"max_clock_skew_ms": 0},
-        "ledger": {},
-        "events": {"event_time": EVENT_TIME},
-    }
-    choice = {"window_ms": 600_000, **told[teller]}
+    choice = {"window_ms": 600_000, "max_clock_skew_ms": None if recorded else 0}
     (price,) = plan_recompute(query, broker.bootstrap, **choice).sources
     starts = {partition: ranges[0][0] for partition, ranges in price.reread[topic].items()}
     assert any(starts.values())
-    if teller == "events":  # the one before, which no window needs, has to be there to tell that
-        starts = {partition: max(0, start - 1) for partition, start in starts.items()}
     delete_before(broker, topic, starts)
     with pytest.raises(lastgood.LastgoodError, match="would not run"):
         recompute(query, kafka=broker.bootstrap)
@@ -355,16 +347,32 @@ def test_what_has_expired_is_not_needed_where_windows_are_short(
 
 
 @pytest.mark.proof
+def test_events_themselves_tell_from_where_on_they_count(
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    query = of_topic(sparks, tmp_path, broker, topic, "hdfs", run=12)
+    old = len(query.rows())
+    plan = recompute(query, kafka=broker.bootstrap, window_ms=600_000, event_time=EVENT_TIME)
+    (price,) = plan.sources
+    assert 0 < sum(end - start for parts in price.reread[topic].values() for start, end in parts) < 40 * 12
+    finish_topic(query, broker, old)
+
+
+@pytest.mark.proof
 def test_what_nobody_can_tell_any_more_is_not_guessed(
     sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """The oldest record that Kafka has is one that an open window counts: those before it may have been, too."""
+    """Records have expired: events come in any order, and one that an open window counts may have been among them."""
     query = of_topic(sparks, tmp_path, broker, topic, "hdfs", run=12)
     choice: dict[str, Any] = {"window_ms": 600_000, "event_time": EVENT_TIME}
     (price,) = plan_recompute(query, broker.bootstrap, **choice).sources
-    delete_before(broker, topic, {partition: spans[0][0] for partition, spans in price.reread[topic].items()})
+    starts = {partition: spans[0][0] for partition, spans in price.reread[topic].items()}
+    delete_before(broker, topic, {partition: max(start - 1, 1) for partition, start in starts.items()})
     with pytest.raises(lastgood.LastgoodError, match="would not run"):
         recompute(query, kafka=broker.bootstrap, **choice)
+    with pytest.raises(lastgood.LastgoodError) as silent:
+        plan_recompute(query, "127.0.0.1:1", **choice)
+    assert silent.value.condition == "KAFKA_UNREACHABLE"
     for wrong, found in {"timestamp(": "PARSE_SYNTAX_ERROR", "cast(value as string)": "type string"}.items():
         with pytest.raises(lastgood.LastgoodError) as refused:
             plan_recompute(query, broker.bootstrap, window_ms=600_000, event_time=wrong)

@@ -297,14 +297,16 @@ def keep_backup(
 
 def remove_older(storage: WritableStorage, folder: Location, *, before_ms: int) -> list[Backup]:
     """Remove the backups made before a time, but those that are kept; return them."""
+    older = [each for each in list_backups(storage, folder) if each.at_ms < before_ms]
     # Safe: a person has set how long they are kept, and did not mark these.
-    return _remove(storage, folder, [each for each in list_backups(storage, folder) if each.at_ms < before_ms])
+    return _remove(storage, folder, older)
 
 
 def remove_superseded(storage: WritableStorage, folder: Location) -> list[Backup]:
     """Remove the backups that `run` has made, but the newest ones and those that are kept; return them."""
+    of_run = [each for each in list_backups(storage, folder) if each.by_run]
     # Safe: no person has asked for them, and newer ones hold what they were made for.
-    return _remove(storage, folder, [each for each in list_backups(storage, folder) if each.by_run][:-OF_RUN_MAX])
+    return _remove(storage, folder, of_run[:-OF_RUN_MAX])
 
 
 def _remove(storage: WritableStorage, folder: Location, backups: Iterable[Backup]) -> list[Backup]:

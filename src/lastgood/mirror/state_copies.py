@@ -209,7 +209,7 @@ def copy_state(
             _copy_file(storage, location, file)
         content = StateCopies(chosen.batch, named)
         storage.write(_locate_list(location, backup_id), content.to_bytes())
-    except BaseException:
+    except BaseException:  # Ctrl-C among it: what was copied so far belongs to no backup
         drop_copies(storage, location, StateCopies(chosen.batch, named), backup_id)
         raise
     return content

@@ -83,7 +83,7 @@ def make_new_backup(
         described = None if kept is None else kept.describe(backup_id)
         backup, content = make_backup(copies, at_ms=at_ms, backup_id=backup_id, state=described, by_run=by_run)
         write_backup(storage, locate_backups(location), backup, content, signer)
-    except BaseException:
+    except BaseException:  # Ctrl-C among it: there is no backup, and the copies of the state would be nobody's
         if kept is not None:
             drop_copies(storage, location, kept, backup_id)
         raise

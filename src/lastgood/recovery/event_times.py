@@ -26,6 +26,8 @@ from lastgood.process.java import find_java
 from lastgood.redaction import redact_told
 from lastgood.sources.kafka.config import read_client_properties
 from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.reader import KafkaUnreachableError
 from lastgood.visible import shorten
 
 Ranges = dict[str, dict[str, dict[str, tuple[int, int]]]]
@@ -66,6 +68,7 @@ def find_open_starts(
 
     Raises:
         UsageError: a source is none of Kafka's, or no broker was named.
+        KafkaUnreachableError: the broker does not say where each partition begins.
         EventTimeInvalidError: the SQL is not understood, or gives no timestamp.
         ScanFailedError: the job failed.
         ExtraMissingError, JavaMissingError: there is no Spark here.
@@ -77,7 +80,8 @@ def find_open_starts(
     ranges = _list_ranges(ends, facts)
     options = {f"kafka.{name}": value for name, value in _read_properties(evidence.kafka_config).items()}
     spec = {
-        "kafka": {**options, "kafka.bootstrap.servers": broker.bootstrap},
+        # Records of transactions that were aborted as well: the query may have read them.
+        "kafka": {**options, "kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": "read_uncommitted"},
         "ranges": ranges,
         "event_time": event_time,
         "since_ms": since_ms,
@@ -86,7 +90,7 @@ def find_open_starts(
     if "first" not in told:
         raise _make_invalid_error(event_time, told)
     first = told["first"]
-    return {source: _choose_starts(end, ranges.get(source, {}), first.get(source, {})) for source, end in ends.items()}
+    return {source: _choose_starts(end, facts.earliest, first.get(source, {})) for source, end in ends.items()}
 
 
 def _list_ends(found: OpenQuery) -> dict[str, KafkaOffset]:
@@ -103,12 +107,23 @@ def _list_ends(found: OpenQuery) -> dict[str, KafkaOffset]:
 
 
 def _list_ranges(ends: Mapping[str, KafkaOffset], facts: KafkaFacts) -> Ranges:
-    """What Kafka still has of it; partitions of which it has nothing are left out."""
+    """What Kafka still has of it; partitions of which it has nothing are left out.
+
+    Raises:
+        KafkaUnreachableError: where a partition begins, or ends, is not known: nothing could be told of what is in it.
+    """
     found: Ranges = {}
     for source, offset in ends.items():
         for topic, partition, end in _list_partitions(offset):
             begin = facts.earliest.get(topic, {}).get(partition)
-            if begin is not None and begin < end:
+            if begin is None or end < 0:
+                raise KafkaUnreachableError(
+                    f"where {topic}/{partition} begins, and up to where it was read, is not known",
+                    subject="--event-time",
+                    found=facts.unknown or f"begin {begin}, end {end}",
+                    effect="nothing was planned",
+                )
+            if begin < end:
                 found.setdefault(source, {}).setdefault(topic, {})[str(partition)] = (begin, end)
     return found
 
@@ -119,19 +134,19 @@ def _list_partitions(offset: KafkaOffset) -> Iterator[tuple[str, int, int]]:
             yield topic, partition, end
 
 
-def _choose_starts(
-    end: KafkaOffset, ranges: Mapping[str, Mapping[str, tuple[int, int]]], first: Mapping[str, Mapping[str, int]]
-) -> str:
+def _choose_starts(end: KafkaOffset, earliest: Offsets, first: Mapping[str, Mapping[str, int]]) -> str:
     """The first such offset of each partition, else its end.
 
-    Where it is the oldest that Kafka has, and not the first that there was, older ones may have been such as well: then
-    the one before it is wanted too, and whoever plans says that it is gone.
+    Events come in any order. So of a partition that has lost records nobody can tell whether one of them was such: then
+    the newest of these is wanted as well, and whoever plans says that it is gone.
     """
     starts: dict[str, dict[int, int]] = {}
     for topic, partition, until in _list_partitions(end):
-        begin, _ = ranges.get(topic, {}).get(str(partition), (until, until))
+        begin = earliest[topic][partition]
         at = first.get(topic, {}).get(str(partition), until)
-        starts.setdefault(topic, {})[partition] = at - 1 if at == begin > 0 and at < until else at
+        if begin > 0:
+            at = max(min(begin, until) - 1, 0)
+        starts.setdefault(topic, {})[partition] = at
     return KafkaOffset(starts).to_text()
 
 

@@ -22,7 +22,8 @@ def find_first(spark: Any, spec: dict[str, Any]) -> dict[str, Any]:
     for source, ranges in spec["ranges"].items():
         begins, ends = _list_bounds(ranges, 0), _list_bounds(ranges, 1)
         reader = spark.read.format("kafka").options(**spec["kafka"]).option("failOnDataLoss", "true")
-        reader = reader.option("assign", json.dumps({topic: [int(p) for p in each] for topic, each in ranges.items()}))
+        assigned = {topic: list(map(int, each)) for topic, each in ranges.items()}
+        reader = reader.option("assign", json.dumps(assigned))
         frame = reader.option("startingOffsets", json.dumps(begins)).option("endingOffsets", json.dumps(ends)).load()
         try:
             timed = frame.selectExpr("topic", "partition", "offset", f"({spec['event_time']}) as event_time")

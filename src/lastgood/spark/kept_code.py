@@ -12,6 +12,7 @@ from typing import Any
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import SOURCES, STATE
+from lastgood.checkpoint.lines import is_long
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import STORE_DEFAULT, StateSchema, list_fields, parse_state_schema
 from lastgood.checkpoint.query import QueryMetadata
@@ -159,7 +160,7 @@ def _is_operator(told: Mapping[str, Any]) -> bool:
 def _is_window(told: Mapping[str, Any]) -> bool:
     if "gap" in told:
         return isinstance(told["gap"], str)
-    return all(isinstance(told.get(name), int) for name in ("length_us", "slide_us", "begin_us"))
+    return all(is_long(told.get(name)) for name in ("length_us", "slide_us", "begin_us"))
 
 
 def _is_list_of(told: object, is_one: Callable[[Mapping[str, Any]], bool]) -> bool:

@@ -7,7 +7,7 @@ import functools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
@@ -35,6 +35,13 @@ def keep_mirrored(
         threading.Thread(target=_keep, args=(each, stop, tell, filling), name=f"mirror-{each.name}")
         for each in checkpoints
     ]
+    with run_threads(threads, stop):
+        yield
+
+
+@contextlib.contextmanager
+def run_threads(threads: Sequence[threading.Thread], stop: threading.Event) -> Iterator[None]:
+    """Have threads run until the end of the block, where `stop` tells them; it waits for them."""
     for thread in threads:
         thread.start()
     try:

@@ -12,6 +12,7 @@ from lastgood.mirror.state_copies import StateCopies
 from lastgood.recovery.backing_up import keep_state
 from lastgood.settings.target import Target
 from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.mirroring import run_threads
 
 
 @contextlib.contextmanager
@@ -35,14 +36,8 @@ def keep_state_mirrored(
             threading.Thread(target=_keep, args=(each, seconds, stop, tell), name=f"state-{each.location.name}")
             for each in targets
         ]
-    for thread in threads:
-        thread.start()
-    try:
+    with run_threads(threads, stop):
         yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def _keep(target: Target, seconds: float, stop: threading.Event, tell: Callable[[Event], None]) -> None:

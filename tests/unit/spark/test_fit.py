@@ -33,6 +33,7 @@ KEPT: dict[str, Any] = {
     ],
     "noted": None,
 }
+WINDOW_NAMES = ("length_us", "slide_us", "begin_us")
 CODE: dict[str, Any] = {
     "format": 1,
     "spark": SPARK_VERSIONS[-1],
@@ -156,6 +157,15 @@ def test_key_that_an_old_format_keeps_in_the_value_as_well_is_none_of_its_values
     assert compare(change(KEPT, "operators", 0, "values", to=[*operator["keys"], *operator["values"]]), CODE) == []
 
 
+@pytest.mark.parametrize(
+    "kind", [{"type": "struct", "fields": 3}, {"type": "struct", "fields": [3]}, {"type": {}}, 3, None, []]
+)
+def test_type_that_is_none_of_spark_s_is_another_type(kind: Any) -> None:
+    """Whoever writes to the lake can write any schema."""
+    kept = change(KEPT, "operators", 0, "values", to=[["sum", kind], ["count", "long"]])
+    assert outcomes(kept, CODE) == [("state/0", FAILS)]
+
+
 def test_session_s_own_part_of_the_key_is_none_of_the_code_s() -> None:
     kept = change(KEPT, "operators", 0, "keys", to=[*KEPT["operators"][0]["keys"], ["sessionStartTime", "timestamp"]])
     assert compare(kept, CODE) == []
@@ -189,6 +199,7 @@ def test_what_a_checkpoint_keeps_is_read_and_goes_with_itself(case: str, tmp_pat
         lambda told: {**told, "code": {**told["code"], "windows": [{"length_us": "x"}]}},
         lambda told: {**told, "code": {**told["code"], "operators": [{"values": 3}]}},
         lambda told: {**told, "code": {**told["code"], "operators": [{"values": [["a"]], "computes": []}]}},
+        lambda told: {**told, "code": {**told["code"], "windows": [dict.fromkeys(WINDOW_NAMES, 10**400)]}},
         lambda told: {**told, "code": None},
     ],
 )

@@ -82,7 +82,8 @@ def _judge_other_topics(topics: set[str], now: Mapping[str, Any], others: Sequen
     told = {name.lower(): str(value).lower() for name, value in now["options"].items()}
     if told.get("failondataloss") != "false":
         return FAILS
-    return REUSED if any(_can_read_topics(each, topics) for each in others) else RENAMED
+    is_taken = any(_can_read_topics(each, topics) for each in others)
+    return REUSED if is_taken else RENAMED
 
 
 def _can_read_topics(source: Mapping[str, Any], topics: set[str]) -> bool:
@@ -143,7 +144,8 @@ def _take_path(location: str) -> str:
 
 def _list_subscriptions(now: Mapping[str, Any]) -> dict[str, str]:
     """By which options a source chooses topics, in lower case; empty: it reads none."""
-    return {name.lower(): value for name, value in now["options"].items() if name.lower() in _SUBSCRIPTIONS}
+    options = {name.lower(): value for name, value in now["options"].items()}
+    return {name: options[name] for name in _SUBSCRIPTIONS if name in options}
 
 
 def _compare_operators(kept: Sequence[Mapping[str, Any]], code: Mapping[str, Any]) -> Iterator[dict[str, str]]:
@@ -171,7 +173,7 @@ def _compare_keys(
         return
     kept = [each for each in before if each[0] != _SESSION_START]
     found, expected = f"grouped by {_show_columns(now)}", f"grouped by {_show_columns(kept)}"
-    if [_take_type(each[1]) for each in kept] != [_take_type(each[1]) for each in now]:
+    if _list_types(kept) != _list_types(now):
         yield _make(subject, found, expected, FAILS)
         return
     names, others = [each[0] for each in kept], [each[0] for each in now]
@@ -187,7 +189,7 @@ def _compare_values(subject: str, before: Mapping[str, Any], now: Mapping[str, A
     if len(kept) > len(wanted) and [each[0] for each in kept[: len(keys)]] == keys:
         kept = kept[len(keys) :]  # state format 1 keeps the key in the value as well
     found, expected = f"keeps {_show_columns(wanted)}", f"keeps {_show_columns(kept)}"
-    if [_take_type(each[1]) for each in kept] != [_take_type(each[1]) for each in wanted]:
+    if _list_types(kept) != _list_types(wanted):
         yield _make(subject, found, expected, FAILS)
     elif [each[0] for each in kept] != [each[0] for each in wanted]:
         yield _make(subject, found, expected, REUSED)  # they are the names of the aggregates: sum, max
@@ -216,13 +218,19 @@ def _take_window(window: Mapping[str, Any], before: Mapping[str, Any], now: Mapp
     return dict(window)
 
 
+def _list_types(columns: Sequence[Sequence[Any]]) -> list[Any]:
+    return [_take_type(each[1]) for each in columns]
+
+
 def _take_type(kind: Any) -> Any:
     """A type without names, and without what may be empty: as Spark compares."""
     if not isinstance(kind, dict):
         return kind
-    if kind.get("type") == "struct":
-        return [_take_type(field.get("type")) for field in kind.get("fields", ())]
-    return {name: _take_type(kind[name]) for name in ("type", "elementType", "keyType", "valueType") if name in kind}
+    fields = kind.get("fields")
+    if isinstance(fields, list):
+        return [_take_type(each.get("type")) for each in fields if isinstance(each, dict)]
+    inner = kind.keys() & {"type", "elementType", "keyType", "valueType"}
+    return {name: _take_type(kind[name]) for name in inner}
 
 
 def _show_windows(windows: Sequence[Mapping[str, Any]]) -> str:

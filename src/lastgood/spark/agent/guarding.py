@@ -50,8 +50,9 @@ class CodeGuard:
             code = {"sources": shape.describe_sources(frame), "operators": [], "windows": []}
             noted = None
         misfits = compare(kept, code)
-        severe = sorted((each for each in misfits if each["outcome"] == REUSED), key=_rank)
+        severe = [each for each in misfits if each["outcome"] == REUSED]
         if severe:
+            severe.sort(key=_rank)
             told = "; ".join(f"{each['subject']}: {each['found']}; there: {each['expected']}" for each in severe)
             raise NotToStartError(f"[{_CONDITION}] {told}")
         self._put({"checkpoint": checkpoint, "code": noted, "misfits": misfits})

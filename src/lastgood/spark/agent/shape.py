@@ -93,7 +93,8 @@ def describe_sources(frame: Any) -> list[dict[str, Any]]:
     for leaf in _list(leaves):
         if _name_class(leaf) not in ("StreamingRelation", "StreamingRelationV2"):
             continue
-        if not any(leaf.equals(other) for other, _ in found):  # Spark reads it once, too
+        is_known = any(leaf.equals(other) for other, _ in found)
+        if not is_known:  # else Spark reads it once, too
             found.append((leaf, _describe_source(leaf)))
     return [each for _, each in found]
 
@@ -108,10 +109,11 @@ def _describe_source(leaf: Any) -> dict[str, Any]:
         source = leaf.dataSource()
         kind, options = source.className(), source.options()
         told = {name: options.get(name) for name in _OPTIONS}
-        chosen = {name: value.get() for name, value in told.items() if value.isDefined()}
+        found = {name: _unwrap(value) for name, value in told.items()}
     else:
         kind, options = leaf.sourceName(), leaf.extraOptions()
-        chosen = {name: options.get(name) for name in _OPTIONS if options.get(name) is not None}
+        found = {name: options.get(name) for name in _OPTIONS}
+    chosen = {name: value for name, value in found.items() if value is not None}
     return {"kind": kind, "name": leaf.sourceName(), "options": chosen}
 
 
@@ -146,7 +148,7 @@ def _plan(session: Any, execution: Any, output_mode: str | None) -> Any:
 
 def _make_metadata(jvm: Any, gateway: Any, name: str) -> Any:
     """What a plan says of the time of its batch: nothing has been read yet."""
-    made = next(each for each in _find_class(jvm, (name,)).getConstructors() if each.getParameterCount() == 3)
+    (made,) = [each for each in _find_class(jvm, (name,)).getConstructors() if each.getParameterCount() == 3]
     arguments = gateway.new_array(jvm.java.lang.Object, 3)
     arguments[0], arguments[1], arguments[2] = 0, 0, _find_default(jvm, gateway, name, 3, otherwise=None)
     return made.newInstance(arguments)
@@ -250,6 +252,13 @@ def _list_nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in _list(node.children()):
         yield from _list_nodes(child)
+
+
+def _unwrap(option: Any) -> Any:
+    """What is in an Option of Scala."""
+    if option.isDefined():
+        return option.get()
+    return None
 
 
 def _list(sequence: Any) -> list[Any]:
