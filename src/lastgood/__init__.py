@@ -44,6 +44,7 @@ __all__ = [
     "apply",
     "diagnose",
     "plan",
+    "rebuild",
     "recover",
     "undo",
 ]

@@ -212,11 +212,12 @@ def plan(
 
 def rebuild(
     target: str,
-    command: Sequence[str] = (),
+    command: Sequence[str] | Callable[[], object] = (),
     *,
     accept: Iterable[str] = (),
     spark: str | None = None,
     fail_on_data_loss: bool = True,
+    max_replay: int | None = None,
     config: Path | None = None,
     tell: Tell = lambda _: None,
     **evidence: Unpack[Evidence],
@@ -225,10 +226,12 @@ def rebuild(
 
     Args:
         target: Location, or name in `lastgood.toml`.
-        command: That starts the application; empty: that of its pipeline in `lastgood.toml`.
+        command: That starts the application; empty: that of its pipeline in `lastgood.toml`. Or a function that starts
+            the query in this process, as `lastgood.spark.rebuild` takes it.
         accept: Of `duplicates` and `loss`: what the plan may cost.
         spark: The version that will start; None: the newest that can read the logs.
         fail_on_data_loss: As the query's Kafka source has it.
+        max_replay: How many offsets and files may be read again; None: as the policy of its pipeline says.
         config: Another configuration than `lastgood.toml` here.
         tell: Is told, in a few words, what takes time.
         **evidence: Where else to look than into the checkpoint; see `Evidence`.
@@ -244,7 +247,7 @@ def rebuild(
         spark=spark,
         fail_on_data_loss=fail_on_data_loss,
     )
-    return _rebuild.rebuild(resolve_target(target, Config(config)), command, wanted, tell=tell)
+    return _rebuild.rebuild(resolve_target(target, Config(config)), command, wanted, max_replay=max_replay, tell=tell)
 
 
 def apply(

@@ -115,6 +115,7 @@ def test_the_policy_that_the_readme_calls_the_default_is_the_default(tmp_path: P
         *UNSET,
         "outage_start",
         "on_code_change",
+        "on_state_loss",
         "takes_any_number",
         "show_data",
     }

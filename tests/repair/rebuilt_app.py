@@ -59,8 +59,8 @@ def query(spark, told):
     return KINDS[kind](read(spark, told), functions)
 
 
-def sessions(frame, functions):
-    counted = frame.groupBy(functions.session_window("t", "90 seconds"), "k").agg(functions.count("*").alias("n"))
+def sessions(frame, functions, gap="90 seconds"):
+    counted = frame.groupBy(functions.session_window("t", gap), "k").agg(functions.count("*").alias("n"))
     return counted.selectExpr("session_window.start", "k", "n")
 
 
@@ -77,6 +77,7 @@ KINDS = {
     "distinct within": lambda frame, _: frame.dropDuplicatesWithinWatermark(["k"]),
     "distinct": lambda frame, _: frame.dropDuplicates(["k", "side"]),
     "sessions": sessions,
+    "longer sessions": lambda frame, functions: sessions(frame, functions, "2 minutes"),
     "chain": chain,
     "function": follow_keys,
     "totals": lambda frame, functions: frame.groupBy("k").agg(functions.sum("v").alias("n")),
@@ -104,6 +105,30 @@ def start(spark, told):
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         return {"error": str(error)[:4000]}
     return {"error": None}
+
+
+def rebuild(spark, told):
+    """What a person does in a notebook: the state made anew by this very session, and brought."""
+    import lastgood
+    import lastgood.spark
+
+    def begin():
+        spark.readStream.format("rate").load().writeStream.format(
+            "noop"
+        ).start()  # without a checkpoint: it is left out
+        application(spark, told).awaitTermination()
+
+    for name, value in told["conf"].items():
+        spark.conf.set(name, value)
+    try:
+        plan = lastgood.spark.rebuild(begin, told["checkpoint"], sink=told["table"])
+    except lastgood.LastgoodError as error:
+        return {"error": str(error)}
+    finally:
+        running = [each.id for each in spark.streams.active]
+    assert not running
+    lastgood.apply(plan, driver_is_dead=True)
+    return {"error": None, "guarantee": plan.guarantee.value}
 
 
 def rows(spark, told):

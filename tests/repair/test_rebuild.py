@@ -33,9 +33,8 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.process.java import Java
 from lastgood.recovery.plans import PlanOptions
-from lastgood.recovery.rebuilding import RebuildDivergedError
+from lastgood.recovery.rebuilding import RebuildDivergedError, RebuildFailedError
 from lastgood.settings.target import resolve_target
-from lastgood.supervise.silent_driver import RebuildFailedError
 
 pytestmark = pytest.mark.spark
 
@@ -245,6 +244,107 @@ def test_what_does_not_run_as_it_ran_is_not_brought(harmed: Any) -> None:
     plan = query.rebuild(beside=str(query.folder / "beside"))  # whose start is left out; its end is another matter
     lastgood.apply(plan, driver_is_dead=True)
     query.finish()
+
+
+def write_policy(query: Harmed, *lines: str) -> list[str]:
+    """A configuration that has the state made anew; the words by which it is named."""
+    config = query.folder / "lastgood.toml"
+    words = ", ".join(json.dumps(word) for word in query.command())
+    text = f"[pipeline.orders]\ncommand = [{words}]\ncheckpoint = {json.dumps(str(query.checkpoint))}\n"
+    text += f'sink = {json.dumps(str(query.table))}\ndriver_check = ["true"]\n[pipeline.orders.policy]\n'
+    config.write_text("\n".join([text, 'on_state_loss = "rebuild"', *lines]) + "\n")
+    return ["orders"]
+
+
+def run_lastgood(query: Harmed, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LASTGOOD, *words], env=query.env, cwd=query.folder, capture_output=True, text=True)
+
+
+def test_run_makes_anew_what_is_lost_and_goes_on(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(4)
+    words = write_policy(query, "max_replay = 1")
+    refused = run_lastgood(query, "run", *words)
+    assert refused.returncode == 3, refused.stderr
+    write_policy(query)
+    query.feed(range(BEFORE, BATCHES))
+    done = run_lastgood(query, "run", *words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    (begun,) = [each["sentence"] for each in told if each.get("condition") == "STATE_REBUILDING"]
+    assert begun == "batches 3 to 6 run again, without a sink, to make the state anew"
+    (repaired,) = [each for each in told if each["event"] == "repaired"]
+    assert repaired["guarantee"] == "exactly_once"
+    assert query.start("-never-harmed") is None
+    assert query.rows() == query.rows("-never-harmed")
+
+
+def test_session_makes_anew_what_is_lost_without_another_driver(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(0)
+    before = read_files(query.checkpoint)
+    for told, word in (({"kind": "sessions"}, "the code of the query"), ({"delay": "6 minutes"}, "did not come to")):
+        assert word in query.spark.call(SCRIPT, "rebuild", **{**query.say(), **told})["error"]
+    told = query.spark.call(SCRIPT, "rebuild", **{**query.say(), "checkpoint": f"{query.checkpoint}-never-harmed"})
+    assert "no state that would have to be made anew" in told["error"]
+    assert read_files(query.checkpoint) == before
+    assert not is_left(query)
+    done = query.spark.call(SCRIPT, "rebuild", **query.say())
+    assert done == {"error": None, "guarantee": "exactly_once"}
+    query.finish()
+
+
+@pytest.mark.proof
+def test_recover_makes_anew_what_is_lost(harmed: Any) -> None:
+    query = harmed("sessions", "parquet", "hdfs")
+    query.lose(0)
+    words = write_policy(query)
+    before = read_files(query.checkpoint)
+    seen = run_lastgood(query, "recover", *words, "--observe")
+    assert (seen.returncode, read_files(query.checkpoint)) == (0, before)
+    assert "batches 0 to 6 would run again" in seen.stdout
+    done = run_lastgood(query, "recover", *words, "--driver-is-dead")
+    assert done.returncode == 0, done.stderr
+    query.finish()
+
+
+@pytest.mark.proof
+def test_run_that_is_told_to_stop_meanwhile_leaves_the_query_as_it_was(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs")
+    query.lose(0)
+    words = write_policy(query)
+    before = read_files(query.checkpoint)
+    with subprocess.Popen([LASTGOOD, "run", *words], env=query.env, cwd=query.folder) as process:
+        await_batch(query, process)
+        begun = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert psutil.wait_procs(begun, timeout=60)[1] == []
+    assert read_files(query.checkpoint) == before
+    assert not is_left(query)
+    assert run_lastgood(query, "run", *words).returncode == 0
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("version", [0, 4])
+def test_other_code_makes_no_state_anew(harmed: Any, version: int) -> None:
+    query = harmed("sessions", "parquet", "hdfs")
+    query.feed(range(BEFORE, BEFORE + 1))
+    done = run_lastgood(query, "run", *write_policy(query))
+    assert done.returncode == 0, done.stderr
+    assert query.start("-never-harmed") is None
+    assert Path(f"{query.checkpoint}.lastgood/code.json").exists()
+    query.lose(version)
+    for kind in ("distinct", "longer sessions"):
+        with pytest.raises(RebuildFailedError) as failed:
+            query.rebuild(kind=kind)
+        assert "CODE_DOES_NOT_FIT" in (failed.value.found or "")
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.feed(range(BEFORE + 1, BATCHES))
+    assert query.start() is None
+    assert query.start("-never-harmed") is None
+    assert query.rows() == query.rows("-never-harmed")
 
 
 @pytest.mark.proof

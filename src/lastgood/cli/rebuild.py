@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     help="duplicates, loss, or duplicates,loss, where the plan costs that. Repeatable.",
 )
 @click.option(
+    "--max-replay",
+    type=click.IntRange(0),
+    metavar="N",
+    help="How many offsets and files may be read again at most; by default as the policy of TARGET says.",
+)
+@click.option(
     "--policy",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -60,6 +66,7 @@ def rebuild(
     spark: str | None,
     fail_on_data_loss: bool,
     accept: tuple[tuple[Waiver, ...], ...],
+    max_replay: int | None,
     policy: Path | None,
     output: Path | None,
     output_format: str,
@@ -98,7 +105,7 @@ def rebuild(
     waivers = tuple(dict.fromkeys(waiver for each in accept for waiver in each))
     wanted = PlanOptions(evidence=options, accept=waivers, spark=spark, fail_on_data_loss=fail_on_data_loss)
     with show_stages() as tell:
-        made = operation(found, take_command(ctx) or (), wanted, tell=tell)
+        made = operation(found, take_command(ctx) or (), wanted, max_replay=max_replay, tell=tell)
     file = save_plan(made, found, output)
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})

@@ -14,7 +14,7 @@ from lastgood.cli.once import CommandTaking, take_command
 from lastgood.cli.output import format_option, make_console, print_json
 from lastgood.cli.said import list_options_said
 from lastgood.errors import UsageError, format_command_line
-from lastgood.settings.policy import CODE_CHANGES
+from lastgood.settings.policy import CODE_CHANGES, STATE_LOSSES
 from lastgood.visible import join_words, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ if TYPE_CHECKING:
     help="Code that keeps other state than the checkpoint holds: recompute makes the state anew, for windows that are"
     " as long as before; start does not hold the code against the checkpoint. As on_code_change of the policy.",
 )
+@click.option(
+    "--on-state-loss",
+    type=click.Choice(STATE_LOSSES),
+    help="State that cannot be loaded, where nothing else is exact: rebuild has the command run the batches again that"
+    " made it, beside the checkpoint and without a sink. As on_state_loss of the policy.",
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @click.option(
     "--show-data",
@@ -95,6 +101,7 @@ def run(
     first_start: bool,
     go_on: bool,
     on_code_change: str | None,
+    on_state_loss: str | None,
     show_output: bool,
     show_data: bool,
     output_format: str,
@@ -130,6 +137,8 @@ def run(
         pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))
     if on_code_change is not None:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, on_code_change=on_code_change))
+    if on_state_loss is not None:
+        pipeline = replace(pipeline, policy=replace(pipeline.policy, on_state_loss=on_state_loss))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)

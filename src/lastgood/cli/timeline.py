@@ -71,6 +71,8 @@ def _describe_now(event: events.Event) -> str | None:
             return f"running, batch {event.batch} committed"
         case events.Restarting():
             return f"restarting in {event.delay_seconds:g} s"
+        case events.Repairing():
+            return event.doing
         case events.Waiting():
             return f"waiting: {event.because}"
         case _:

@@ -9,7 +9,9 @@ from lastgood.observe.open_query import read_clock_ms
 from lastgood.recovery.deciding import Tell, decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.policy import REBUILD
 from lastgood.settings.target import Target
+from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
@@ -44,6 +46,9 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     """
     options = options or PlanOptions()
     began_at_ms = read_clock_ms()
+    policy, rebuilder = target.policy, None
+    if policy.on_state_loss == REBUILD and target.pipeline is not None and target.pipeline.command:
+        rebuilder = Rebuilder(CommandApplication.of(target.pipeline), policy.max_replay)
     decision = decide(
         target,
         options,
@@ -53,6 +58,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         tell=tell,
         first_start=first_start,
         go_on=go_on,
+        rebuilder=rebuilder,
     )
     if not observe:
         looked = options.evidence

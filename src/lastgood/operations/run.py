@@ -147,6 +147,8 @@ def supervise(
             show=show,
             holds=holds,
         )
+        if healer is not None and prepared.agent is not None:
+            healer.rebuilder = prepared.make_rebuilder(lambda: supervisor.is_stopped, tell)
         if on_supervisor is not None:
             on_supervisor(supervisor)
         with pass_signals_to(supervisor):

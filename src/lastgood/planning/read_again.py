@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lastgood.planning.price import SourcePrice
 from lastgood.planning.pricing import list_files_between
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
@@ -31,6 +32,32 @@ def require_kept(standing: Standing, facts: KafkaFacts, topics: Iterable[str]) -
             )
         if is_compacted is None:
             yield f"the assumption that {topic} is not compacted: its settings are not known"
+
+
+def require_few_enough(
+    standing: Standing, most: int | None, prices: Iterable[SourcePrice], since: str, otherwise: str = ""
+) -> None:
+    """See that no more is read again than a person allows.
+
+    Args:
+        standing: Where the query stands.
+        most: Offsets and files; None: however many.
+        prices: What is read again, source by source.
+        since: From where on; a few words.
+        otherwise: By which less would be.
+
+    Raises:
+        RepairRefusedError: it is more.
+    """
+    count = sum(price.reread_count for price in prices)
+    if most is not None and count > most:
+        raise refuse(
+            standing,
+            "more would be read again than is allowed",
+            subject="--max-replay",
+            found=f"{count:,} offsets and files, {since}",
+            expected=f"{most:,} at most{otherwise}",
+        )
 
 
 def find_files(standing: Standing, source_id: str, entries: range) -> list[FileFacts]:

@@ -25,8 +25,9 @@ from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.resume import foresee_start, repair_all
 from lastgood.planning.losses import find_beginnings
-from lastgood.planning.pricing import find_ends
-from lastgood.planning.read_again import find_files, list_files_in_doubt, require_kept
+from lastgood.planning.price import SourcePrice
+from lastgood.planning.pricing import find_ends, price_batch
+from lastgood.planning.read_again import find_files, list_files_in_doubt, require_few_enough, require_kept
 from lastgood.planning.repairs.repair import Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation, RebuiltState
@@ -188,6 +189,29 @@ def list_grounds(
             lines += _list_grounds_of(standing, line, before.get(line.source_id))
         before = find_ends(plans[batch])
     return tuple(dict.fromkeys(lines))
+
+
+def price_replay(
+    observed: Observation, spark: SparkVersion, replay: Replay, plans: Mapping[int, OffsetEntry], most: int | None
+) -> tuple[SourcePrice, ...]:
+    """What the batches read again, source by source.
+
+    Args:
+        observed: The query.
+        spark: The version that will run it.
+        replay: What is to run again.
+        plans: As `list_grounds` takes them.
+        most: How many offsets and files may be read again; None: however many.
+
+    Raises:
+        RepairRefusedError: it is more than that.
+    """
+    standing = Standing.of(observed, spark)
+    begins = find_ends(plans[replay.begins - 1]) if replay.begins else find_beginnings(standing)
+    ends = find_ends(plans[replay.ends - 1])
+    prices = price_batch(standing.checkpoint, begins, ends, is_repeated=False)
+    require_few_enough(standing, most, prices, f"which {name_batches(replay.batches)} have read")
+    return prices
 
 
 def _list_grounds_of(standing: Standing, line: SourceLine, start: SourceOffset | None) -> Iterator[str]:

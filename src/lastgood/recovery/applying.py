@@ -376,10 +376,7 @@ class _Work:
 
     def _driver_check(self) -> Sequence[str]:
         """The command of the pipeline that has this checkpoint; none if nobody knows it."""
-        if self.owner is not None:
-            return self.owner.driver_check
-        pipeline = self.target.config.pipeline_of(str(self.location))
-        return () if pipeline is None else pipeline.driver_check
+        return find_driver_check(self.owner, self.location, self.target.config)
 
     def _known(self) -> str | None:
         return None if self.owner is None else self.owner.proof
@@ -416,6 +413,20 @@ class _Work:
         if shut_out is not None:
             return shut_out
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
+
+
+def find_driver_check(owner: Owner | None, location: Location, config: Config) -> Sequence[str]:
+    """The command that tells whether the driver is dead; empty if nobody knows one.
+
+    Args:
+        owner: Who calls, if it is the supervisor.
+        location: The checkpoint.
+        config: Of this command.
+    """
+    if owner is not None:
+        return owner.driver_check
+    pipeline = config.pipeline_of(str(location))
+    return () if pipeline is None else pipeline.driver_check
 
 
 def _make_named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Config) -> Named:

@@ -10,6 +10,7 @@ import platformdirs
 
 from lastgood.asked import DEAD, Asked
 from lastgood.checkpoint.contents import Presence
+from lastgood.checkpoint.logs import name_batches
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.rules_left import make_first_start_unproven
 from lastgood.diagnosis.rules_lost import find_way_back
@@ -34,15 +35,16 @@ from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.query.lost import KnownElsewhere, find_known_elsewhere
 from lastgood.query.prediction.restart import Outcome
-from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
+from lastgood.recovery.applying import Owner, Recovery, WaiverNeededError, apply_plan, find_driver_check, undo
 from lastgood.recovery.attempts import Attempts
 from lastgood.recovery.climb import ASKED_FOR, FRESH, Climbed, choose_goal, choose_windows, climb, decide_if_possible
 from lastgood.recovery.decision import Decision, Verdict
-from lastgood.recovery.driver_death import DriverNotProvenDeadError, list_words_needed
+from lastgood.recovery.driver_death import DriverNotProvenDeadError, list_words_needed, prove_driver_dead
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import decide_after_outage, find_outage
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.recovery.rebuilding import Rebuilding
 from lastgood.recovery.start_file import StartFileNotNamedError
 from lastgood.recovery.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.warrant import (
@@ -90,6 +92,7 @@ def decide(  # noqa: PLR0913 - all but the first two by name
     lost: StartChoice | None = None,
     first_start: bool = False,
     go_on: bool = False,
+    rebuilder: Rebuilding | None = None,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
 
@@ -108,13 +111,14 @@ def decide(  # noqa: PLR0913 - all but the first two by name
             where a mirror or the sink's mark say.
         first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
         go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
+        rebuilder: Makes state anew that is lost, where nothing else is exact; None: nobody does without being asked.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _add_allowed(target, options or PlanOptions())
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, owner, lost, first_start)
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, owner, lost, first_start, rebuilder)
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
         raise UsageError(
@@ -136,6 +140,7 @@ class _Work:
     owner: Owner | None = None
     lost: StartChoice | None = None
     first_start: bool = False
+    rebuilder: Rebuilding | None = None
 
     def climb(self, began_at_ms: int, *, go_on: bool) -> Decision:
         """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
@@ -284,8 +289,57 @@ class _Work:
         )
 
     def plan(self) -> Decision:
-        """Plan, and do it."""
-        plan = make_plan(self.target, self.options)
+        """Plan, and do it; where that is not exact, or not possible, with state that is made anew if there is who does.
+
+        Raises:
+            RepairRefusedError: nothing can be promised of anything.
+        """
+        if self.rebuilder is None or self.options.goal != _RESUME:
+            return self._carry_out(make_plan(self.target, self.options))
+        try:
+            plan = make_plan(self.target, self.options)
+        except RepairRefusedError as refused:
+            rebuilt = self._rebuild(self.rebuilder)
+            if rebuilt is None:
+                raise refused from None
+            return rebuilt
+        rebuilt = self._rebuild(self.rebuilder, plan) if plan.needs else None
+        return rebuilt or self._carry_out(plan)
+
+    def _rebuild(self, rebuilder: Rebuilding, otherwise: Plan | None = None) -> Decision | None:
+        """Have the state made anew, and bring it; None where that is no way."""
+        try:
+            replay = rebuilder.foresee(self.target, self.options)
+        except (RepairRefusedError, WaiverNeededError):
+            return None
+        if self.observe:
+            because = f"{name_batches(replay.batches)} would run again, without a sink, to make the state anew"
+            return Decision(Verdict.START, because)
+        self._require_driver_dead()
+        try:
+            made = rebuilder.rebuild(self.target, self.options, self.tell)
+        except LastgoodError as error:
+            verdict = Verdict.LATER if error.retry is Retry.LATER else Verdict.PERSON
+            because = f"the state could not be made anew: {error.sentence}"
+            file = None if otherwise is None else self._saved(otherwise)
+            return Decision(verdict, because, otherwise, file, error=error)
+        return self._carry_out(made)
+
+    def _require_driver_dead(self) -> None:
+        """See that it will be possible to bring what somebody would have waited for.
+
+        Raises:
+            DriverNotProvenDeadError: nobody knows whether the driver is dead.
+        """
+        owner, location = self.owner, self.target.location
+        prove_driver_dead(
+            str(location),
+            told=self.driver_is_dead,
+            check=find_driver_check(owner, location, self.target.config),
+            known=None if owner is None else owner.proof,
+        )
+
+    def _carry_out(self, plan: Plan) -> Decision:
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
             return Decision(Verdict.START, _explain_plain(plan), plan, warning=self._warning(plan))

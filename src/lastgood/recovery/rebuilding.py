@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import (
@@ -25,15 +26,86 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.ids import is_id
 from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.plan import Plan
 from lastgood.planning.replay import Replay
 from lastgood.planning.steps import REBUILT, REBUILT_CHECKPOINT
 from lastgood.query.observation import RebuiltState
 from lastgood.query.replays import list_files_of
+from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.target import Target
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import Brought, OverlayStorage
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
+
+
+class Muted(Protocol):
+    """An application whose query runs without its sink."""
+
+    def run(self, below: str, batch: int) -> None:
+        """Have the query run its newest plan on another checkpoint.
+
+        Args:
+            below: What is added to the name of its own checkpoint.
+            batch: The batch that this is, for what is said.
+
+        Raises:
+            RebuildFailedError: it ended with an error, or was never started.
+        """
+        ...
+
+
+class Rebuilding(Protocol):
+    """Has the application of a query make its state anew."""
+
+    def foresee(self, target: Target, options: PlanOptions) -> Replay:
+        """Which batches would run again.
+
+        Raises:
+            RepairRefusedError, WaiverNeededError: none, and why.
+        """
+        ...
+
+    def rebuild(self, target: Target, options: PlanOptions, tell: Callable[[str], None]) -> Plan:
+        """Have them run, and plan how it is brought what they have made.
+
+        Raises:
+            LastgoodError: they did not run, or not as before (subclasses).
+        """
+        ...
+
+
+class RebuildFailedError(LastgoodError):
+    """The application did not run a batch silently, so that no state was made anew."""
+
+    condition = "REBUILD_FAILED"
+    exit_code = 85
+    retry = Retry.AFTER_CHANGE
+
+    @classmethod
+    def of_batch(cls, batch: int, subject: str, found: str) -> RebuildFailedError:
+        """A batch has ended with an error; `found` is one line."""
+        return cls(
+            f"batch {batch} did not run again as it was planned",
+            subject=subject,
+            found=found,
+            expected="what it did when it ran first",
+            effect="nothing has been changed",
+        )
+
+    @classmethod
+    def of_others(cls, sentence: str, subject: str, found: str, others: Sequence[str]) -> RebuildFailedError:
+        """The query was not started, or not to the end; `others` are the checkpoints of those that were."""
+        if others:
+            found = f"{found}; the queries that it started checkpoint to {', '.join(others[:3])}"
+        return cls(
+            sentence,
+            subject=subject,
+            found=found,
+            expected="an application that starts the query of this checkpoint",
+            effect="nothing has been changed",
+        )
 
 
 class RebuildDivergedError(LastgoodError):

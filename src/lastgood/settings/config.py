@@ -17,7 +17,7 @@ from lastgood.errors import ConfigError, UsageError, format_command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.redaction import add_redaction
 from lastgood.settings.ownership import require_own, require_regular
-from lastgood.settings.policy import ACCEPTABLE, CODE_CHANGES, OUTAGE_STARTS, Policy
+from lastgood.settings.policy import ACCEPTABLE, CODE_CHANGES, OUTAGE_STARTS, STATE_LOSSES, Policy
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
@@ -409,6 +409,13 @@ def _parse_kafka(table: _Table) -> Kafka | None:
     return kafka
 
 
+def _parse_one_of(table: _Table, key: str, among: tuple[str, ...]) -> str | None:
+    found: str | None = table.string(key)
+    if found is not None and found not in among:
+        raise table.wrong(key, repr(found), f"one of {', '.join(among)}")
+    return found
+
+
 def _parse_policy(table: _Table, queries: int) -> Policy:
     policy = Policy()
     inner = table.table("policy")
@@ -418,14 +425,12 @@ def _parse_policy(table: _Table, queries: int) -> Policy:
     accept = inner.strings("accept", may_be_empty=True)
     if not set(accept) <= set(ACCEPTABLE):
         raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")
-    after_outage, outage_start = inner.duration("after_outage", None), inner.string("outage_start")
-    if outage_start is not None and outage_start not in OUTAGE_STARTS:
-        raise inner.wrong("outage_start", repr(outage_start), f"one of {', '.join(OUTAGE_STARTS)}")
+    after_outage, outage_start = (
+        inner.duration("after_outage", None),
+        _parse_one_of(inner, "outage_start", OUTAGE_STARTS),
+    )
     if outage_start is not None and after_outage is None:
         raise inner.wrong("outage_start", "outage_start without after_outage", 'after_outage = "1h" beside it')
-    on_code_change = inner.string("on_code_change")
-    if on_code_change is not None and on_code_change not in CODE_CHANGES:
-        raise inner.wrong("on_code_change", repr(on_code_change), f"one of {', '.join(CODE_CHANGES)}")
     policy = replace(
         policy,
         **{key: value for key, value in numbers.items() if value is not None},
@@ -433,7 +438,8 @@ def _parse_policy(table: _Table, queries: int) -> Policy:
         stall_after_seconds=inner.duration("stall_after", None),
         after_outage_seconds=after_outage,
         outage_start=outage_start or policy.outage_start,
-        on_code_change=on_code_change or policy.on_code_change,
+        on_code_change=_parse_one_of(inner, "on_code_change", CODE_CHANGES) or policy.on_code_change,
+        on_state_loss=_parse_one_of(inner, "on_state_loss", STATE_LOSSES) or policy.on_state_loss,
         backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),

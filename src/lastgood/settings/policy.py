@@ -11,6 +11,8 @@ STABLE_LAG, AT_SINK, PERSON = "stable_lag", "at_sink", "person"
 OUTAGE_STARTS = (STABLE_LAG, AT_SINK, PERSON)
 RECOMPUTE, START = "recompute", "start"
 CODE_CHANGES = (RECOMPUTE, PERSON, START)
+REBUILD = "rebuild"
+STATE_LOSSES = (PERSON, REBUILD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +33,10 @@ class Policy:
     """Of `OUTAGE_STARTS`: where it starts after a longer time, or that a person says it."""
     on_code_change: str = PERSON
     """Of `CODE_CHANGES`: what is done about code that does not go with the checkpoint; `start`: nobody looks."""
+    on_state_loss: str = PERSON
+    """Of `STATE_LOSSES`: what is done where the state cannot be loaded, and nothing else is exact."""
     max_replay: int | None = None
-    """With `recompute`: how many offsets and files may be read again at most; None: however many."""
+    """With `recompute` and `rebuild`: how many offsets and files may be read again at most; None: however many."""
     stall_after_seconds: float | None = None
     """How long a running command may commit nothing while there is something to do; None: for ever."""
     backoff_seconds: float = 1.0

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import ExtraMissingError
 
 if TYPE_CHECKING:
+    from lastgood.session import rebuild
     from lastgood.spark.kafka import read_kafka
     from lastgood.spark.recorder import Recorder
     from lastgood.spark.stale_code import guard
     from lastgood.spark.state_frame import state
 
-__all__ = ["Recorder", "guard", "read_kafka", "state"]
+__all__ = ["Recorder", "guard", "read_kafka", "rebuild", "state"]
 
-_MODULES = {"Recorder": "recorder", "guard": "stale_code", "read_kafka": "kafka", "state": "state_frame"}
+_PLACES = {
+    "Recorder": "lastgood.spark.recorder:Recorder",
+    "guard": "lastgood.spark.stale_code:guard",
+    "read_kafka": "lastgood.spark.kafka:read_kafka",
+    "rebuild": "lastgood.session:rebuild",
+    "state": "lastgood.spark.state_frame:state",
+}
 
 
 def __getattr__(name: str) -> Any:
     """What applications import; only they have to have a pyspark."""
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     if find_spec("pyspark") is None:
         raise ExtraMissingError(extra="spark", module="pyspark", needed_for=f"lastgood.spark.{name}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return pkgutil.resolve_name(_PLACES[name])

@@ -33,19 +33,23 @@ NOTHING_KEPT: dict[str, Any] = {"sources": [], "operators": [], "noted": None}
 _FILES_MAX = 1_000
 
 
-def read_kept(storage: Storage, location: Location) -> dict[str, Any]:
+def read_kept(storage: Storage, location: Location, *, is_state_lost: bool = False) -> dict[str, Any]:
     """What the checkpoint at a location keeps, as `agent.fit.compare` takes it.
+
+    Args:
+        storage: Of the checkpoint.
+        location: Where it is.
+        is_state_lost: Whether the code is to make anew what is lost: then what is noted tells what that was.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
     checkpoint = read_checkpoint(storage, location)
     operators = list(_list_operators(storage, location, checkpoint))
-    return {
-        "sources": list(_list_sources(checkpoint)),
-        "operators": operators,
-        "noted": _read_noted(storage, location, checkpoint) if operators else None,
-    }
+    noted = _read_noted(storage, location, checkpoint) if operators or is_state_lost else None
+    if noted is not None and not operators:
+        operators = noted["operators"]
+    return {"sources": list(_list_sources(checkpoint)), "operators": operators, "noted": noted}
 
 
 def note_code(
@@ -151,10 +155,11 @@ def _is_code(told: object) -> bool:
 
 
 def _is_operator(told: Mapping[str, Any]) -> bool:
-    values = told.get("values")
-    names_known = values is None or _is_list_of_pairs(values)
+    columns = (told.get("keys"), told.get("values"))
+    are_columns = all(each is None or _is_list_of_pairs(each) for each in columns)
+    is_named = is_long(told.get("id")) and isinstance(told.get("name"), str | None)
     computes = told.get("computes")
-    return names_known and isinstance(computes, list) and all(isinstance(each, str) for each in computes)
+    return are_columns and is_named and isinstance(computes, list) and all(isinstance(each, str) for each in computes)
 
 
 def _is_window(told: Mapping[str, Any]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 import psutil
@@ -15,8 +17,9 @@ import psutil
 from lastgood.process.driver import Launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
+from lastgood.spark.agent.fit import KEPT_FILE
 from lastgood.spark.agent.silent import VARIABLE
-from lastgood.storage.rights import make_private
+from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Event, Noticed
 
 _AGENT_FOLDERS_KEPT = 20
@@ -31,13 +34,30 @@ def name_agent_folder(name: str) -> Path:
 def instrument(launch: Launch, folder: Path) -> Launch:
     """The same command; every Python that it starts finds the agent."""
     inherited = launch.env.get("PYTHONPATH")
-    if not inherited:
-        path = str(SITE_FOLDER)
-    else:
-        path = f"{SITE_FOLDER}{os.pathsep}{inherited}"
+    found = inherited.split(os.pathsep) if inherited else []
+    path = os.pathsep.join([str(SITE_FOLDER), *(each for each in found if each != str(SITE_FOLDER))])
     env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
     env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
     return replace(launch, env=env)
+
+
+def put_kept(folder: Path, kept: Mapping[str, Mapping[str, Any]]) -> None:
+    """Tell the guard in the drivers what checkpoints keep.
+
+    Args:
+        folder: Of this run.
+        kept: Checkpoint → see `spark.agent.fit.compare`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    told = [{"checkpoint": checkpoint, "kept": each} for checkpoint, each in kept.items()]
+    make_private(folder)
+    draft = folder / f"{KEPT_FILE}.tmp"
+    with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
+        stream.write(json.dumps(told))
+    # Safe: the folder is of this run alone, and no driver of it runs.
+    draft.replace(folder / KEPT_FILE)
 
 
 def make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import socket
@@ -17,9 +16,9 @@ from lastgood.notes import read_json
 from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, parse_driver, parse_records, sort_record_files
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
-from lastgood.spark.agent.fit import CODE_SUFFIX, KEPT_FILE
+from lastgood.spark.agent.fit import CODE_SUFFIX
 from lastgood.storage.reading import Location, parse_location
-from lastgood.storage.rights import make_private, open_privately
+from lastgood.supervise.agent_folder import put_kept
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
 
@@ -146,13 +145,7 @@ class Agents:
         Raises:
             OSError: it cannot be written.
         """
-        told = [{"checkpoint": checkpoint, "kept": each} for checkpoint, each in kept.items()]
-        make_private(self._folder)
-        draft = self._folder / f"{KEPT_FILE}.tmp"
-        with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
-            stream.write(json.dumps(told))
-        # Safe: the folder is of this run alone, and no driver of it runs.
-        draft.replace(self._folder / KEPT_FILE)
+        put_kept(self._folder, kept)
 
     def code_of(self, checkpoint: str) -> Mapping[str, Any] | None:
         """The code with which the query of a checkpoint was started last in this run, if it keeps state."""

@@ -108,6 +108,16 @@ class Diagnosed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repairing(Event):
+    """A plan is made, or carried out."""
+
+    name: ClassVar[str] = "repairing"
+    checkpoint: str
+    doing: str
+    """What takes time just now, in a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired(Event):
     """A plan was carried out."""
 

@@ -37,8 +37,10 @@ from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.care import PersonNeededError, Wait
-from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
+from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired, Repairing
+from lastgood.supervise.rebuilding import Rebuilder
 from lastgood.supervise.run_attempts import RunAttempts
+from lastgood.supervise.silent_driver import ToldToStopError
 from lastgood.supervise.story import Story
 from lastgood.supervise.topic_watch import TopicWatch
 
@@ -94,6 +96,8 @@ class Healer:
         self._tell = tell
         self.agents: Agents | None = None
         """In the drivers of the command; None without one."""
+        self.rebuilder: Rebuilder | None = None
+        """Makes state anew that is lost; None: nobody does without being asked."""
         self._queries: dict[str, _Query] = {}
         self._asking: list[threading.Thread] = []
         self._remembered: dict[str, CommandStanding] = {}
@@ -131,7 +135,10 @@ class Healer:
         for checkpoint, query in self._queries.items():
             stands[checkpoint] = own = self._stands(checkpoint, query, standing)
             query.waiting = None
-            wait = self._heal(checkpoint, query, own)
+            try:
+                wait = self._heal(checkpoint, query, own)
+            except ToldToStopError:
+                wait = Wait("the supervisor is told to stop")
             if wait is not None:
                 return wait
             query.topics.begin()
@@ -405,6 +412,8 @@ class Healer:
             owner=owner,
             lost=lost,
             first_start=self._first_start,
+            tell=lambda doing: self._tell(Repairing(at=time.time(), checkpoint=checkpoint, doing=doing)),
+            rebuilder=self.rebuilder,
         )
 
     def _at(self, checkpoint: str) -> Target:

@@ -137,6 +137,11 @@ class Supervisor:
         """The command while it runs."""
         return self._child
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is to end."""
+        return self._stop.is_set()
+
     def stop(self, signum: int = signal.SIGTERM) -> None:
         """End the command with `signum`; called a second time, kill it at once."""
         self._stop_signals.append(signum)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lastgood.errors import UsageError
@@ -12,10 +13,13 @@ from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch
 from lastgood.redaction import redact_words
 from lastgood.settings.config import Pipeline
+from lastgood.settings.policy import REBUILD
 from lastgood.settings.target import Target, make_target
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
 from lastgood.storage.reading import Location
+from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
 from lastgood.values import JsonValue, make_form
 
 
@@ -51,6 +55,24 @@ class Prepared(JsonValue):
         """What is known of the query of each checkpoint."""
         queries = zip(self.watches, self.pipeline.queries, strict=True)
         return {location: make_target(self.pipeline, query) for location, query in queries}
+
+    def make_rebuilder(self, is_stopped: Callable[[], bool], tell: Callable[[Event], None]) -> Rebuilder | None:
+        """What makes state anew that is lost; None where the policy leaves that to a person.
+
+        Args:
+            is_stopped: Whether it is to end.
+            tell: Gets each event.
+        """
+        pipeline = self.pipeline
+        if pipeline.policy.on_state_loss != REBUILD:
+            return None
+
+        def note(doing: str) -> None:
+            tell(Noticed(at=time.time(), condition="STATE_REBUILDING", sentence=doing))
+
+        application = CommandApplication.of(pipeline, environment=self.launch.env)
+        muted = replace(application, is_stopped=is_stopped)
+        return Rebuilder(muted, pipeline.policy.max_replay, is_held=True, note_begin=note)
 
     @property
     def _command(self) -> list[str]:

@@ -6,14 +6,15 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.errors import UsageError
 from lastgood.process.child import Child
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.recovery.rebuilding import RebuildFailedError
 from lastgood.redaction import redact_told
 from lastgood.spark.agent.silent import VARIABLE, name_answer, name_passed, name_turn
 from lastgood.storage.reading import Location
@@ -30,12 +31,8 @@ _ISOLATED = re.compile(r"-[a-zA-Z]*[IES][a-zA-Z]*")
 _ERROR_MAX = 2_000
 
 
-class RebuildFailedError(LastgoodError):
-    """The application did not run a batch silently, so that no state was made anew."""
-
-    condition = "REBUILD_FAILED"
-    exit_code = 85
-    retry = Retry.AFTER_CHANGE
+class ToldToStopError(Exception):
+    """Whoever waits for the batches is told to stop; never shown."""
 
 
 def prepare_silent(
@@ -95,7 +92,15 @@ def _find_unseen(command: Sequence[str]) -> str | None:
 class SilentDriver:
     """The running application; nothing of it outlives the context."""
 
-    def __init__(self, launch: Launch, folder: Path, log: Path, *, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        folder: Path,
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Start it.
 
         Args:
@@ -103,9 +108,11 @@ class SilentDriver:
             folder: The same.
             log: Where all goes that it prints.
             cwd: Its working directory; ours if None.
+            is_stopped: Whether it is to end.
         """
         make_private(folder)
         self._folder = folder
+        self._is_stopped = is_stopped
         self._turns = 0
         self._output = Output(log)
         try:
@@ -128,6 +135,7 @@ class SilentDriver:
 
         Raises:
             RebuildFailedError: it ended with an error, or the application ended, or never came to it.
+            ToldToStopError: it was to end meanwhile.
         """
         number, self._turns = self._turns, self._turns + 1
         turn = self._folder / name_turn(number)
@@ -139,32 +147,22 @@ class SilentDriver:
         while not answer.exists():
             if self._child.ending is not None:
                 raise self._refuse_ended(batch)
+            if self._is_stopped():
+                raise ToldToStopError
             time.sleep(_LOOK_SECONDS)
         error = json.loads(answer.read_text())["error"]
         if error is not None:
-            raise RebuildFailedError(
-                f"batch {batch} did not run again as it was planned",
-                subject=str(self._output.log),
-                found=_show(error),
-                expected="what it did when it ran first",
-                effect="nothing has been changed",
-            )
+            raise RebuildFailedError.of_batch(batch, str(self._output.log), show_error(error))
 
     def _refuse_ended(self, batch: int) -> RebuildFailedError:
         passed = self._folder / name_passed()
         others = sorted(set(passed.read_text().splitlines())) if passed.exists() else []
         found = f"it ended with {self._child.ending}"
-        if others:
-            found = f"{found}; the queries that it started checkpoint to {', '.join(others[:3])}"
-        elif last := self._output.tail().strip().rpartition("\n")[2]:
-            found = f"{found}: {_show(last)}"
-        return RebuildFailedError(
-            f"the application ended before its query had run batch {batch}",
-            subject=str(self._output.log),
-            found=found,
-            expected="an application that starts the query of this checkpoint",
-            effect="nothing has been changed",
-        )
+        last = self._output.tail().strip().rpartition("\n")[2]
+        if last and not others:
+            found = f"{found}: {show_error(last)}"
+        sentence = f"the application ended before its query had run batch {batch}"
+        return RebuildFailedError.of_others(sentence, str(self._output.log), found, others)
 
     def __enter__(self) -> Self:
         return self
@@ -177,5 +175,6 @@ class SilentDriver:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _show(error: str) -> str:
+def show_error(error: str) -> str:
+    """An error of the application in one line, without secrets."""
     return shorten(redact_told(error.strip().partition("\n")[0]), _ERROR_MAX)

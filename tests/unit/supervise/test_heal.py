@@ -147,7 +147,7 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_once_if_the_pol
     again = healer(checkpoint, told, (2, 99), (0, 99), accept=accept, topic_id="new")
     assert again.before_start(CommandStanding()) is None
     again.close()
-    assert [event.name for event in told] == ["repaired", "diagnosed"]
+    assert [event.name for event in told if event.name != "repairing"] == ["repaired", "diagnosed"]
 
 
 def test_repair_that_is_taken_back_leaves_the_offsets_with_the_topic_that_was_read(checkpoint: Path) -> None:

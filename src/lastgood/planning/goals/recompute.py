@@ -57,7 +57,7 @@ from lastgood.planning.pinned_confs import (
 )
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import choose_weakest
-from lastgood.planning.read_again import find_files, list_files_in_doubt, require_kept
+from lastgood.planning.read_again import find_files, list_files_in_doubt, require_few_enough, require_kept
 from lastgood.planning.repairs.lost import restore_lost_logs
 from lastgood.planning.repairs.repair import Renewal, Repair, Work, refuse
 from lastgood.planning.standing import Standing
@@ -76,6 +76,7 @@ from lastgood.sources.kafka.ranges import select_only_in
 OPERATOR: Final = 0
 """Spark counts from here; where there is one stateful operator it is this one."""
 _CODEC_DEFAULT: Final = "lz4"
+_LESS: Final = "; or --window LENGTH, by which less is read again"
 _OF_PROVIDER: Final = {HDFS_BACKED: StateFileKind.SNAPSHOT, ROCKSDB: StateFileKind.ZIP}
 
 
@@ -98,21 +99,8 @@ def draft_recompute(observed: Observation, goal: RecomputeGoal, spark: SparkVers
     work = work.with_repair(_make_repair(work, done, starts, written.word, rests_on))
     outlook = foresee_start(work)
     draft = work.draft(replace(outlook, prices=merge_prices(starts.lost, outlook.prices)))
-    _require_few_enough(work.standing, goal, draft)
+    require_few_enough(work.standing, goal.max_replay, draft.sources, f"from where {goal.chosen}", _LESS)
     return draft
-
-
-def _require_few_enough(standing: Standing, goal: RecomputeGoal, draft: Draft) -> None:
-    """See that no more is read again than a person allows."""
-    count = sum(price.reread_count for price in draft.sources)
-    if goal.max_replay is not None and count > goal.max_replay:
-        raise refuse(
-            standing,
-            "more would be read again than is allowed",
-            subject="--max-replay",
-            found=f"{count:,} offsets and files, from where {goal.chosen}",
-            expected=f"{goal.max_replay:,} at most; or --window LENGTH, by which less is read again",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .driver import FILE, make_file_stem, make_private
 from .fit import CODE_SUFFIX, KEPT_FILE, REUSED, compare
 from .sessions import is_connect
-from .silent import identify
-from .starts import NotToStartError, Start
+from .starts import NotToStartError, Start, identify
 
 _CONDITION = "CODE_DOES_NOT_FIT"
 _ORDER = ("sources", "windows", "state")
@@ -30,11 +30,15 @@ class CodeGuard:
         self._folder = folder
         self._told = 0
 
-    def check(self, start: Start) -> None:
+    def check(self, start: Start, outcomes: Sequence[str] = (REUSED,)) -> None:
         """See that a query goes with its checkpoint.
 
+        Args:
+            start: Of the query.
+            outcomes: Of `fit.compare`: with which it must not start. Where Spark stops by itself, that is left to it.
+
         Raises:
-            NotToStartError: Spark would take for its own what is not. Where it stops by itself, that is left to it.
+            NotToStartError: it does not.
         """
         checkpoint = start.checkpoint
         kept = None if checkpoint is None else self._find_kept(checkpoint)
@@ -50,7 +54,7 @@ class CodeGuard:
             code = {"sources": shape.describe_sources(frame), "operators": [], "windows": []}
             noted = None
         misfits = compare(kept, code)
-        severe = [each for each in misfits if each["outcome"] == REUSED]
+        severe = [each for each in misfits if each["outcome"] in outcomes]
         if severe:
             severe.sort(key=_rank)
             told = "; ".join(f"{each['subject']}: {each['found']}; there: {each['expected']}" for each in severe)

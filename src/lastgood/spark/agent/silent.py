@@ -11,19 +11,20 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from . import starts
+from .fit import FAILS, RENAMED, REUSED
+from .guarding import CodeGuard
 
 VARIABLE = "LASTGOOD_REBUILD"
 """Environment variable: the checkpoint location of the query that is to run silently; nothing else is started then."""
 _LOOK_SECONDS = 0.02
 _ERROR_MAX = 100_000
 _MARK = "_muted_by_lastgood"
-_S3 = ("s3", "s3n")
 
 
 def name_turn(number: int) -> str:
@@ -59,26 +60,19 @@ def mute(module: ModuleType, folder: Path, checkpoint: str) -> None:
     def start_silently(told: Any, *args: Any, **kwargs: Any) -> Any:
         begun = starts.Start(told, args, kwargs)
         location = begun.checkpoint
-        if location is None or identify(location) != identify(checkpoint):
+        if location is None or starts.identify(location) != starts.identify(checkpoint):
             _note_passed(folder, location)
             return NotStarted(checkpoint)
-        named = {**dict(zip(("format", "outputMode"), args[1:])), **kwargs}  # noqa: B905 - Python 3.9 has no strict
-        if named.get("outputMode"):
-            told.outputMode(named["outputMode"])
-        return _run_turns(folder, location, _mute_writer(told, begun.session), start)
+        try:
+            CodeGuard(folder).check(begun, (FAILS, REUSED, RENAMED))  # without a state Spark would stop at nothing
+        except starts.NotToStartError as misfit:
+            _answer(folder, 0, str(misfit))
+            raise
+        if not hasattr(begun.session, "_jsparkSession"):
+            raise RuntimeError("lastgood rebuild needs a classic session: a client of Spark Connect cannot be muted")
+        return _run_turns(folder, location, mute_writer(told, args, kwargs), start)
 
     writer.start = writer.toTable = start_silently
-
-
-def identify(location: str) -> str:
-    """What two spellings of one place have in common."""
-    scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme:
-        return os.path.realpath(location)
-    if scheme.lower() == "file":
-        return os.path.realpath("/" + rest.lstrip("/"))
-    scheme = "s3a" if scheme.lower() in _S3 else scheme.lower()
-    return f"{scheme}:{rest.rstrip('/')}"
 
 
 class NotStarted:
@@ -105,9 +99,17 @@ class NotStarted:
         )
 
 
-def _mute_writer(writer: Any, session: Any) -> Any:
-    if not hasattr(session, "_jsparkSession"):
-        raise RuntimeError("lastgood rebuild needs a classic session: a client of Spark Connect cannot be muted")
+def mute_writer(writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Have a DataStreamWriter run its newest plan once, and write nothing.
+
+    Args:
+        writer: The same one is given back.
+        args: What its `start` or `toTable` was called with.
+        kwargs: And by name.
+    """
+    named = {**dict(zip(("format", "outputMode"), args[1:])), **kwargs}  # noqa: B905 - Python 3.9 has no strict
+    if named.get("outputMode"):
+        writer.outputMode(named["outputMode"])
     return writer.format("noop").trigger(once=True)
 
 
@@ -125,13 +127,14 @@ def _run_turns(folder: Path, location: str, writer: Any, start: Callable[..., An
             query.awaitTermination()
         except Exception as failure:  # noqa: BLE001 - whatever the query ended with is told
             error = str(failure)[:_ERROR_MAX] or type(failure).__name__
-        _put(folder / name_answer(number), json.dumps({"error": error}))
+        _answer(folder, number, error)
         number += 1
 
 
-def _put(file: Path, text: str) -> None:
+def _answer(folder: Path, number: int, error: str | None) -> None:
+    file = folder / name_answer(number)
     draft = file.with_suffix(".draft")
-    draft.write_text(text)
+    draft.write_text(json.dumps({"error": error}))
     # Safe: both are names of this run alone, in its own folder.
     os.replace(draft, file)  # noqa: PTH105 - as short
 

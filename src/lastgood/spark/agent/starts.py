@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Protocol
@@ -14,11 +15,23 @@ _NO_OPTIONS = {"path", "tableName", *_POSITIONS}
 _MARK = f"_watched_by_{__package__}"  # the agent and a Recorder may both be here, under two names
 _OPTIONS = "_lastgood_options"
 _NAME = "queryName"
+_S3 = ("s3", "s3n")
 _TELLING: dict[str, Callable[..., dict[str, Any]]] = {
     "option": lambda key, value: {key: value},
     "options": dict,
     "queryName": lambda queryName: {_NAME: queryName},  # noqa: N803 - may be given by name
 }
+
+
+def identify(location: str) -> str:
+    """What two spellings of one place have in common."""
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return os.path.realpath(location)
+    if scheme.lower() == "file":
+        return os.path.realpath("/" + rest.lstrip("/"))
+    scheme = "s3a" if scheme.lower() in _S3 else scheme.lower()
+    return f"{scheme}:{rest.rstrip('/')}"
 
 
 class NotToStartError(Exception):

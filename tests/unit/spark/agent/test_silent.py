@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lastgood.spark.agent import silent
+from lastgood.spark.agent import silent, starts
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ from lastgood.spark.agent import silent
     ],
 )
 def test_spellings_of_one_place_are_the_same(one: str, other: str) -> None:
-    assert silent.identify(one) == silent.identify(other)
+    assert starts.identify(one) == starts.identify(other)
 
 
 def test_other_places_are_not_and_a_relative_one_is_meant_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert silent.identify("chk") == silent.identify(str(tmp_path / "chk"))
-    assert silent.identify("s3://lake/chk") != silent.identify("s3://lake/chk2")
-    assert silent.identify("s3://lake/chk") != silent.identify("/lake/chk")
+    assert starts.identify("chk") == starts.identify(str(tmp_path / "chk"))
+    assert starts.identify("s3://lake/chk") != starts.identify("s3://lake/chk2")
+    assert starts.identify("s3://lake/chk") != starts.identify("/lake/chk")
 
 
 class Query:
