@@ -14,6 +14,7 @@ import pytest
 from conformance.sparks import RunningSpark, Sparks
 from reading import read_files
 
+import lastgood
 from lastgood.lab.spark import (
     SPARK_VERSIONS,
     SparkEnvironment,
@@ -116,6 +117,32 @@ def test_spark_does_with_changed_code_what_is_said(version: str, begin: Any) -> 
         assert [(each["subject"], each["outcome"]) for each in found] == wanted, (code, found)
         error = query.call("start", code, query.copy(code.replace(" ", "-")))["error"]
         assert (error is not None) == (FAILS in dict(map(reversed, wanted))), (code, error)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("before", "after", "operator"), [("as it was", "no state", 0), ("one operator more", "as it was", 1)]
+)
+def test_operator_that_was_removed_in_spark_3_is_named_and_no_failure_is_predicted(
+    before: str, after: str, operator: int, sparks: Sparks, tmp_path: Path
+) -> None:
+    query = Code(sparks.of("3.5.9"), tmp_path)
+    for number in range(2):
+        query.feed(number)
+    assert query.call("start", before) == {"error": None}
+    for number in range(2, 4):
+        query.feed(number)
+        assert query.call("start", after) == {"error": None}
+    found = lastgood.diagnose(str(tmp_path / "chk"), spark="3.5.9")
+    told = {each.condition.name: each for each in found.findings}
+    assert "STATE_FILE_MISSING" not in told
+    assert told["STATE_OPERATOR_ENDED"].evidence["operator"] == operator
+    assert found.restart.outcome.value == "resumes"
+    assert any("still has operator" in each for each in found.restart.unknowns)
+    query.feed(5)
+    assert query.call("start", after) == {"error": None}
+    later = lastgood.diagnose(str(tmp_path / "chk"), spark="4.2.0")
+    assert "STATE_FILE_MISSING" in {each.condition.name for each in later.findings}
 
 
 def test_guard_tells_before_spark_touches_anything_and_notes_down_what_fits(begin: Any) -> None:

@@ -21,6 +21,8 @@ from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, State
 
 _OPERATORS_MAX = 1_000
 """A plan has fewer."""
+_VERSIONS_LACKING = 2
+"""One may lack because a driver has died: the batch is committed, and its files are gone with a disk."""
 _REPAIR_VERSIONS_MAX = 500
 """`spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay`, as Spark sets it."""
 
@@ -499,6 +501,23 @@ class State:
         found: list[StateStore] = []
         for operator in self.operators:
             found += self.list_loaded(operator)
+        return found
+
+    def find_ended(self, version: int) -> dict[int, int]:
+        """The operators that made no version any more while batches were committed, with their newest one.
+
+        The code may have them no more: Spark before 4.0 leaves their state as it is, and says nothing. Or what they
+        made since is lost. Later ones note down which operators there are, and stop where one is missing.
+
+        Args:
+            version: That the next batch loads.
+        """
+        found = {}
+        for operator in self.operators:
+            newest = {store.versions.newest for store in operator.stores if store.files}
+            last = newest.pop() if len(newest) == 1 else None
+            if operator.metadata is None and last is not None and version - last >= _VERSIONS_LACKING:
+                found[operator.operator] = last
         return found
 
     @property

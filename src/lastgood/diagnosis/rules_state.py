@@ -5,7 +5,7 @@ Every condition that tells of state which cannot be loaded begins with `STATE_`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.state import Obstacle, State
@@ -16,6 +16,8 @@ from lastgood.query.prediction.skipping import find_version_loaded
 from lastgood.query.prediction.spark_version import SPARK_4_1
 from lastgood.query.prediction.state_load import (
     describe_loading,
+    find_ended,
+    find_operator,
     is_about_format,
     is_about_single_partition,
     is_about_skipping,
@@ -156,6 +158,17 @@ STATE_LEFT_OVER = Condition(
 The logs are empty or gone and the state is still there. Spark 4.1 and later refuse to begin at batch 0
 (`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`). Older ones begin, and may load what is left of the old state later.""",
 )
+STATE_OPERATOR_ENDED = Condition(
+    "STATE_OPERATOR_ENDED",
+    Severity.WARNING,
+    "an operator has made no state for several batches",
+    """\
+Each batch makes a version of the state of each operator. One operator has none after a while, though batches were
+committed since. Either the code was changed and has this operator no more: Spark 3 leaves its state where it is, and
+does not say so. Then nothing is the matter, and the folder is of no use. Or these files are lost, and the next batch
+fails in its tasks. Nothing in a checkpoint of Spark 3 tells one from the other; Spark 4 notes down its operators, and
+does not begin where one of them is not in the code.""",
+)
 STATE_VERSIONS_AHEAD = Condition(
     "STATE_VERSIONS_AHEAD",
     Severity.INFO,
@@ -177,6 +190,7 @@ CONDITIONS = (
     STATE_PARTITIONS_NOT_NAMED,
     STATE_LEFT_OVER,
     STALE_STATE_SNAPSHOT,
+    STATE_OPERATOR_ENDED,
     STATE_VERSIONS_AHEAD,
 )
 
@@ -298,7 +312,10 @@ def _check_unsound(observed: Observation, batch: int, restart: Restart) -> Itera
 
 
 def _check_obstacles(observed: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
-    obstacles = state.obstacles_to(batch, describe_loading(restart.spark))
+    ended = find_ended(state, batch, restart.spark)
+    yield from _check_ended(observed, ended, batch)
+    found = state.obstacles_to(batch, describe_loading(restart.spark))
+    obstacles = [each for each in found if find_operator(each.name) not in ended]
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
         "Every failed start leaves its plan behind."
@@ -318,6 +335,17 @@ def _check_obstacles(observed: Observation, state: State, batch: int, restart: R
                 "damage": str(alike[0].damage) if alike[0].damage else None,
             }
             yield Finding(condition, alike[0].name, f"{effect}{_explain_version(alike[0])}", evidence, command)
+
+
+def _check_ended(observed: Observation, ended: Mapping[int, int], batch: int) -> Iterator[Finding]:
+    for operator, last in ended.items():
+        effect = (
+            f"If the code has operator {operator} no more, nothing is the matter. If it has, batch {batch} cannot run:"
+            f" what came after version {last} is lost."
+        )
+        evidence = {"operator": operator, "newest_version": last, "version": batch}
+        command = observed.command("inspect", "--state")
+        yield Finding(STATE_OPERATOR_ENDED, f"state/{operator}", effect, evidence, command)
 
 
 def _explain_version(obstacle: Obstacle) -> str:

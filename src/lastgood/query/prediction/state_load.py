@@ -186,13 +186,19 @@ def load_state(
         return []
     _require_operators(state, spark)
     _require_ids(checkpoint, version, committed, spark)
+    ended = find_ended(state, version, spark)
     stops = [*_find_obstacles(state, version, spark), *_find_not_there(checkpoint)]
+    stops = [stop for stop in stops if find_operator(stop.subject) not in ended]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
     doubts = [
         f"state/{operator}: nothing tells how many partitions it is to have" for operator in find_uncounted(checkpoint)
     ]
+    doubts += [
+        f"whether the code still has operator {operator}, whose state ends at version {last}; if so, it fails"
+        for operator, last in ended.items()
+    ]
     for store in state.loaded_stores:
-        if store.folder in stopped:
+        if store.folder in stopped or store.operator in ended:
             continue
         for name, wrong in _find_changed(store, find_unique_ids(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
@@ -203,6 +209,18 @@ def load_state(
     if stops:
         raise StoppedError(_choose_first_to_fail(stops, spark))
     return doubts
+
+
+def find_ended(state: State, version: int, spark: SparkVersion) -> dict[int, int]:
+    """See `State.find_ended`; none where this Spark would stop whatever the code is."""
+    return state.find_ended(version) if spark < SPARK_4_0 else {}
+
+
+def find_operator(path: str) -> int | None:
+    """Whose state a path below the checkpoint is; None for another one."""
+    folder, _, rest = path.partition("/")
+    number = rest.partition("/")[0]
+    return int(number) if folder == "state" and number.isdecimal() else None
 
 
 def _choose_first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
