@@ -218,6 +218,7 @@ def rebuild(
     spark: str | None = None,
     fail_on_data_loss: bool = True,
     max_replay: int | None = None,
+    new_code: bool = False,
     config: Path | None = None,
     tell: Tell = lambda _: None,
     **evidence: Unpack[Evidence],
@@ -232,6 +233,7 @@ def rebuild(
         spark: The version that will start; None: the newest that can read the logs.
         fail_on_data_loss: As the query's Kafka source has it.
         max_replay: How many offsets and files may be read again; None: as the policy of its pipeline says.
+        new_code: The code was changed, and keeps other state: it makes that of all batches since the beginning.
         config: Another configuration than `lastgood.toml` here.
         tell: Is told, in a few words, what takes time.
         **evidence: Where else to look than into the checkpoint; see `Evidence`.
@@ -247,7 +249,8 @@ def rebuild(
         spark=spark,
         fail_on_data_loss=fail_on_data_loss,
     )
-    return _rebuild.rebuild(resolve_target(target, Config(config)), command, wanted, max_replay=max_replay, tell=tell)
+    found = resolve_target(target, Config(config))
+    return _rebuild.rebuild(found, command, wanted, max_replay=max_replay, new_code=new_code, tell=tell)
 
 
 def apply(

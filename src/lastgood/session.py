@@ -19,6 +19,7 @@ def rebuild(
     spark: str | None = None,
     fail_on_data_loss: bool = True,
     max_replay: int | None = None,
+    new_code: bool = False,
     config: Path | None = None,
     tell: Tell = lambda _: None,
     **evidence: Unpack[Evidence],
@@ -35,6 +36,7 @@ def rebuild(
         spark: As `rebuild`.
         fail_on_data_loss: As `rebuild`.
         max_replay: As `rebuild`.
+        new_code: As `rebuild`.
         config: As `rebuild`.
         tell: As `rebuild`.
         **evidence: As `rebuild`.
@@ -50,6 +52,7 @@ def rebuild(
         spark=spark,
         fail_on_data_loss=fail_on_data_loss,
         max_replay=max_replay,
+        new_code=new_code,
         config=config,
         tell=tell,
         **evidence,

@@ -59,8 +59,8 @@ def query(spark, told):
     return KINDS[kind](read(spark, told), functions)
 
 
-def sessions(frame, functions, gap="90 seconds"):
-    counted = frame.groupBy(functions.session_window("t", gap), "k").agg(functions.count("*").alias("n"))
+def sessions(frame, functions, gap="90 seconds", told="count(*)"):
+    counted = frame.groupBy(functions.session_window("t", gap), "k").agg(functions.expr(told).alias("n"))
     return counted.selectExpr("session_window.start", "k", "n")
 
 
@@ -77,6 +77,7 @@ KINDS = {
     "distinct within": lambda frame, _: frame.dropDuplicatesWithinWatermark(["k"]),
     "distinct": lambda frame, _: frame.dropDuplicates(["k", "side"]),
     "sessions": sessions,
+    "means of sessions": lambda frame, functions: sessions(frame, functions, told="cast(avg(v) as long)"),
     "longer sessions": lambda frame, functions: sessions(frame, functions, "2 minutes"),
     "chain": chain,
     "function": follow_keys,

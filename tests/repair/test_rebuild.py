@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.process.java import Java
+from lastgood.recovery.applying import WaiverNeededError
 from lastgood.recovery.plans import PlanOptions
 from lastgood.recovery.rebuilding import RebuildDivergedError, RebuildFailedError
 from lastgood.settings.target import resolve_target
@@ -122,7 +124,7 @@ class Harmed:
             os.utime(file, (_WRITTEN + number, _WRITTEN + number))
 
     def start(self, name: str = "", **more: Any) -> str | None:
-        error: str | None = self.spark.call(SCRIPT, "start", **self.say(name), **more)["error"]
+        error: str | None = self.spark.call(SCRIPT, "start", **{**self.say(name), **more})["error"]
         return error
 
     def rows(self, name: str = "") -> list[str]:
@@ -163,19 +165,18 @@ class Harmed:
     def env(self) -> dict[str, str]:
         return submit_env(self.environment, self.java, os.environ)
 
-    def rebuild(self, **told: Any) -> Plan:
+    def rebuild(self, *, new_code: bool = False, accept: tuple[Waiver, ...] = (), **told: Any) -> Plan:
         sinks = () if self.sink == "foreachBatch" else (str(self.table),)
         kafka = None if self.broker is None else self.broker.bootstrap
         evidence = EvidenceOptions(sinks=sinks, kafka=kafka)
         target = resolve_target(str(self.checkpoint))
-        accept: tuple[Waiver, ...] = ()
         if self.sink == "foreachBatch":
             accept = (Waiver.DUPLICATES,)  # nobody can ask it
         if self.kind == "distinct within":
             accept = (Waiver.DUPLICATES, Waiver.LOSS)  # exact here, where each batch is one file
         options = PlanOptions(evidence=evidence, accept=accept)
-        plan = rebuild(target, self.command(**told), options, environment=self.env)
-        assert (plan.guarantee is Guarantee.LOSSY) == (self.kind == "distinct within")
+        plan = rebuild(target, self.command(**told), options, environment=self.env, new_code=new_code)
+        assert (plan.guarantee is Guarantee.LOSSY) == (new_code or self.kind == "distinct within")
         assert plan.needs == ()
         return plan
 
@@ -345,6 +346,37 @@ def test_other_code_makes_no_state_anew(harmed: Any, version: int) -> None:
     assert query.start() is None
     assert query.start("-never-harmed") is None
     assert query.rows() == query.rows("-never-harmed")
+
+
+@pytest.mark.parametrize(
+    "form", ["hdfs", *(pytest.param(each, marks=pytest.mark.proof) for each in FORMATS if each != "hdfs")]
+)
+def test_new_code_makes_its_own_state_and_goes_on_with_it(harmed: Any, form: str) -> None:
+    """What was sent stays; what is sent from then on is what the new code sends that was there from the beginning."""
+    query = harmed("sessions", "parquet", form)
+    code = {"kind": "means of sessions"}
+    new = {**query.say("-new"), **code}
+    assert query.spark.call(SCRIPT, "start", **new)["error"] is None
+    sent, sent_by_new = query.rows(), query.rows("-new")
+    query.feed(range(BEFORE, BEFORE + 1))
+    assert query.start(**code) is not None  # Spark does not go on, and leaves a plan behind
+    before = read_files(query.checkpoint)
+    with pytest.raises(WaiverNeededError):
+        query.rebuild(new_code=True, **code)
+    assert read_files(query.checkpoint) == before
+    plan = query.rebuild(new_code=True, accept=(Waiver.LOSS,), **code)
+    assert plan.guarantee is Guarantee.LOSSY
+    recovery = lastgood.apply(plan, driver_is_dead=True)
+    lastgood.undo(recovery.id, checkpoint=str(query.checkpoint), driver_is_dead=True)
+    assert read_files(query.checkpoint) == before
+    lastgood.apply(query.rebuild(new_code=True, accept=(Waiver.LOSS,), **code), driver_is_dead=True)
+    query.feed(range(BEFORE + 1, BATCHES))
+    assert query.start(**code) is None
+    assert query.spark.call(SCRIPT, "start", **new)["error"] is None
+    since = Counter(query.rows()) - Counter(sent)
+    assert since == Counter(query.rows("-new")) - Counter(sent_by_new)
+    assert since
+    assert Counter(sent) <= Counter(query.rows())
 
 
 @pytest.mark.proof

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     help="duplicates, loss, or duplicates,loss, where the plan costs that. Repeatable.",
 )
 @click.option(
+    "--new-code",
+    is_flag=True,
+    help="The code was changed and keeps other state: all batches since the beginning run again with it.",
+)
+@click.option(
     "--max-replay",
     type=click.IntRange(0),
     metavar="N",
@@ -66,6 +71,7 @@ def rebuild(
     spark: str | None,
     fail_on_data_loss: bool,
     accept: tuple[tuple[Waiver, ...], ...],
+    new_code: bool,
     max_replay: int | None,
     policy: Path | None,
     output: Path | None,
@@ -83,6 +89,12 @@ def rebuild(
     sources have to have what these batches read, which is asked before. What cannot be seen is said in the plan: that
     the application is the one that ran them, and makes the same of the same rows. Where dropDuplicatesWithinWatermark
     is in it, that is not surely so, and the plan is lossy.
+
+    With --new-code COMMAND is the application after a change that keeps other state, and does not go with what is
+    there. The batches since the beginning run again; their plans have to be there, in the checkpoint or in the mirror
+    that `lastgood run` keeps, and the watermark has to be delayed as before. What was sent stays, and what is sent from
+    then on comes from the new code. Where one of the two sends earlier than the other, rows are lost or come twice, so
+    that such a plan is lossy. For windows `lastgood plan --goal recompute` is exact.
 
     The plan that is saved brings the state that was made, and repairs whatever else is to be repaired. Until it is
     applied nothing of the query has changed.
@@ -105,7 +117,7 @@ def rebuild(
     waivers = tuple(dict.fromkeys(waiver for each in accept for waiver in each))
     wanted = PlanOptions(evidence=options, accept=waivers, spark=spark, fail_on_data_loss=fail_on_data_loss)
     with show_stages() as tell:
-        made = operation(found, take_command(ctx) or (), wanted, max_replay=max_replay, tell=tell)
+        made = operation(found, take_command(ctx) or (), wanted, max_replay=max_replay, new_code=new_code, tell=tell)
     file = save_plan(made, found, output)
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})

@@ -60,8 +60,9 @@ findings name the files that are missing or damaged now.""",
         "the code does not go with the checkpoint",
         """\
 The application or its settings were changed in a way that the checkpoint does not allow: other sources, another schema
-of the state, other operators. The code before the change goes on from here; the new code needs its state rebuilt, or a
-checkpoint of its own.""",
+of the state, other operators. The code before the change goes on from here; the new code needs its state made anew
+(`lastgood plan CHECKPOINT --goal recompute` for windows, `lastgood rebuild CHECKPOINT --new-code -- COMMAND` for any
+other query), or a checkpoint of its own.""",
     ),
     FailureClass.POISON_DATA: _make_condition(
         FailureClass.POISON_DATA,

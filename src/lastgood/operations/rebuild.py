@@ -17,6 +17,7 @@ def rebuild(
     *,
     environment: Mapping[str, str] | None = None,
     max_replay: int | None = None,
+    new_code: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """Make the state of a query anew, and plan how it is brought; the checkpoint and its sinks are not changed.
@@ -31,6 +32,7 @@ def rebuild(
         options: What is wanted of the plan, and where to look.
         environment: Environment variables of the application, before those of its pipeline; ours if None.
         max_replay: How many offsets and files may be read again; None: as the policy of its pipeline says.
+        new_code: The code was changed, and keeps other state: it makes that of all batches since the beginning.
         tell: Is told, in a few words, what takes time.
 
     Raises:
@@ -47,4 +49,4 @@ def rebuild(
     else:
         application = CommandApplication.of(target.pipeline, command, environment)
     most = target.policy.max_replay if max_replay is None else max_replay
-    return Rebuilder(application, most).rebuild(target, options or PlanOptions(), tell)
+    return Rebuilder(application, most, new_code).rebuild(target, options or PlanOptions(), tell)

@@ -68,23 +68,24 @@ class Replay:
         return range(self.begins, self.ends)
 
 
-def choose_replay(observed: Observation, spark: SparkVersion) -> Replay:
+def choose_replay(observed: Observation, spark: SparkVersion, *, is_new_code: bool = False) -> Replay:
     """The fewest batches that make the state anew with which the query goes on, once all else is put right.
 
     Args:
         observed: The query.
         spark: The version that will run it.
+        is_new_code: Whether other code is to make other state of all of them, whatever can be loaded.
 
     Raises:
         RepairRefusedError: the state can be loaded, or the plans that it takes are gone, or all else cannot be put
             right.
     """
     checkpoint = observed.checkpoint
-    foreseen = replace(observed.repair, rebuilt=RebuiltState(_foresee_whole_state(checkpoint)))
+    foreseen = replace(observed.repair, rebuilt=_foresee_rebuilt(checkpoint, is_new_code=is_new_code))
     _, done = repair_all(Work.begin(replace(observed, repair=foreseen), spark))
     needed = find_version_loaded(done.standing.checkpoint, done.standing.observed.sinks)
-    loadable = list_sound_versions(observed)
-    is_kept = observed.is_stateful or observed.state_in_doubt is not None
+    loadable = set() if is_new_code else list_sound_versions(observed)
+    is_kept = is_new_code or observed.is_stateful or observed.state_in_doubt is not None
     if not needed or not is_kept or needed in loadable:
         raise refuse(
             done.began,
@@ -130,6 +131,10 @@ def _require_own_plans(standing: Standing, batches: range) -> None:
             expected="state that goes with the logs",
             next=standing.observed.command("plan"),
         )
+
+
+def _foresee_rebuilt(checkpoint: Checkpoint, *, is_new_code: bool) -> RebuiltState:
+    return RebuiltState(_foresee_whole_state(checkpoint), is_of_new_code=is_new_code)
 
 
 def _foresee_whole_state(checkpoint: Checkpoint) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import (
@@ -33,6 +33,7 @@ from lastgood.query.observation import RebuiltState
 from lastgood.query.replays import list_files_of
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.target import Target
+from lastgood.spark.kept_code import read_kept
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import Brought, OverlayStorage
 from lastgood.storage.reading import Location
@@ -125,11 +126,13 @@ class SilentCheckpoint:
     replay: Replay
     id: str
     storage: WritableStorage
+    is_new_code: bool = False
+    """Whether nothing that is there of the state is of any use any more."""
 
     @classmethod
-    def of(cls, query: OpenQuery, replay: Replay, rebuild: str) -> SilentCheckpoint:
+    def of(cls, query: OpenQuery, replay: Replay, rebuild: str, *, is_new_code: bool = False) -> SilentCheckpoint:
         """That of a rebuild with this id; nothing is written yet."""
-        return cls(query, replay, rebuild, open_writable(query.location))
+        return cls(query, replay, rebuild, open_writable(query.location), is_new_code)
 
     @property
     def folder(self) -> str:
@@ -233,14 +236,23 @@ class SilentCheckpoint:
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
         later = {path for path in there if (parse_state_version(path) or 0) > version}
-        gone = frozenset(later | (there.keys() & files.keys()))
+        gone = frozenset(there if self.is_new_code else later | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
         then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)
         state = read_checkpoint(then, location).state
         if state is None:
             raise self._refuse(self.replay.ends - 1, "no state", "the state that it makes")
-        return RebuiltState(state, self.folder, files, gone, commits, rests_on)
+        return RebuiltState(state, self.folder, files, gone, commits, rests_on, self.is_new_code)
+
+    def read_kept(self) -> dict[str, Any]:
+        """What the code has to go with, as `agent.fit.compare` takes it; of new code its sources only.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        kept = read_kept(self.storage, self.query.location, is_state_lost=True)
+        return {**kept, "operators": [], "noted": None} if self.is_new_code else kept
 
     def clear(self) -> None:
         """Remove all of it."""
@@ -270,7 +282,7 @@ class SilentCheckpoint:
                 continue
             version = parse_state_version(path)
             is_made = path not in there if version is None else version > self.replay.begins
-            if is_made:
+            if is_made or self.is_new_code:
                 yield path, entry.size or 0
 
     def _list_commits(self) -> Iterator[tuple[str, bytes]]:

@@ -25,7 +25,6 @@ from lastgood.recovery.rebuilding import Muted, RebuildFailedError, SilentCheckp
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import TEXT_VARIABLE
 from lastgood.settings.target import Target
-from lastgood.spark.kept_code import read_kept
 from lastgood.spark.silent_session import SilentSession
 from lastgood.supervise.agent_folder import name_agent_folder, put_kept
 from lastgood.supervise.silent_driver import SilentDriver, prepare_silent, show_error
@@ -90,7 +89,7 @@ class CommandApplication:
         location = silent.query.location
         folder = name_agent_folder("rebuild")
         launch = prepare_silent(self.command, self.environment, folder, location)
-        put_kept(folder, {str(location): read_kept(silent.storage, location, is_state_lost=True)})
+        put_kept(folder, {str(location): silent.read_kept()})
         log = platformdirs.user_log_path("lastgood") / "rebuild.log"
         with SilentDriver(launch, folder, log, cwd=self.cwd, is_stopped=self.is_stopped) as driver:
             run_all(driver)
@@ -105,8 +104,7 @@ class SessionApplication:
     def run_silently(self, silent: SilentCheckpoint, run_all: RunAll) -> None:
         """See `RunsSilently`."""
         location = silent.query.location
-        kept = read_kept(silent.storage, location, is_state_lost=True)
-        session = SilentSession(self.start, str(location), silent.query.query_id, kept)
+        session = SilentSession(self.start, str(location), silent.query.query_id, silent.read_kept())
         if not session.run(lambda run_once: run_all(_MutedSession(str(location), run_once))):
             found = "it has ended without"
             raise RebuildFailedError.of_others("start() starts no such query", str(location), found, session.passed)
@@ -130,6 +128,8 @@ class Rebuilder:
     application: RunsSilently
     max_replay: int | None = None
     """How many offsets and files may be read again; None: however many."""
+    is_new_code: bool = False
+    """Whether it is to make other state than there is, of all batches since the beginning."""
     is_held: bool = False
     """Whether we hold the checkpoint already, as a `run` does."""
     note_begin: Tell = lambda _: None
@@ -180,8 +180,9 @@ class Rebuilder:
     def _choose(self, target: Target, options: PlanOptions) -> SilentCheckpoint:
         """What is to run again, of a query of which all is known that can be known before."""
         found = _look(target, options)
-        silent = SilentCheckpoint.of(found, choose_replay(found.seen, found.spark), make_id(read_clock_ms()))
-        _require_accepted(found, silent.replay, options)
+        replay = choose_replay(found.seen, found.spark, is_new_code=self.is_new_code)
+        silent = SilentCheckpoint.of(found, replay, make_id(read_clock_ms()), is_new_code=self.is_new_code)
+        _require_accepted(found, silent.replay, options, *(["--new-code"] if self.is_new_code else []))
         _list_grounds(found, silent)
         price_replay(found.seen, found.spark, silent.replay, silent.read_plans(), self.max_replay)
         return silent
@@ -194,7 +195,7 @@ def _look(target: Target, options: PlanOptions) -> OpenQuery:
     return add_repair_facts(found, reads_all_again=True)
 
 
-def _require_accepted(found: OpenQuery, replay: Replay, options: PlanOptions) -> None:
+def _require_accepted(found: OpenQuery, replay: Replay, options: PlanOptions, *words: str) -> None:
     """See that the plan will not need what nobody has accepted: whoever has waited for it could not carry it out."""
     needed = list_needs(replay.foreseen, options.accept)
     if needed:
@@ -205,7 +206,7 @@ def _require_accepted(found: OpenQuery, replay: Replay, options: PlanOptions) ->
             found=f"it would be {replay.foreseen.guarantee.value}: {replay.foreseen.rests_on[-1]}",
             expected=f"--accept {price}",
             effect="nothing was run, and nothing has been changed",
-            next=found.seen.asked.about(found.seen.location).make_rebuild_command("--accept", price),
+            next=found.seen.asked.about(found.seen.location).make_rebuild_command(*words, "--accept", price),
         )
 
 
