@@ -4,9 +4,9 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from status_facts import NOW, file_sink, kafka
 
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
@@ -14,7 +14,6 @@ from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe.below import Reach, find_checkpoints_below, is_root
 from lastgood.observe.evidence import EvidenceOptions
-from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.operations import status as operation
 from lastgood.operations.diagnose import diagnose
@@ -31,7 +30,6 @@ from lastgood.testing.storage import RefusingStorage
 
 CASES = Path(__file__).parents[2] / "corpus" / "cases"
 HOUR_MS = 3_600_000
-NOW = STARTED_MS + HOUR_MS
 UNASKED = (
     "source 0: what Kafka still serves was not asked, nor whether its topics are those that were read, nor whether it"
     " is Event Hubs, which looks the same (--kafka)"
@@ -451,34 +449,6 @@ def test_a_work_folder_without_a_mirror_is_no_checkpoint(checkpoint: Path) -> No
 # --- Kafka and sinks ----------------------------------------------------------------------------------------------
 
 
-def kafka(folder: Path, partitions: dict[str, tuple[int, int]], *, last: int = 2) -> str:
-    """Facts about the topic of a query whose newest committed batch is `last`."""
-    time_ms, end = STARTED_MS + 1000 * last, 5 * (last + 1)
-    told: dict[str, Any] = {
-        "bootstrap": "b:9092",
-        "captured_at_ms": NOW,
-        "topics": {
-            "orders": {
-                "partitions": {each: {"earliest": ends[0], "latest": ends[1]} for each, ends in partitions.items()},
-                "config": {"cleanup.policy": "delete", "retention.ms": str(24 * HOUR_MS), "retention.bytes": "-1"},
-            }
-        },
-        "first_at": {str(time_ms + 1): {"orders": {each: {"offset": end} for each in partitions}}},
-        "unread": {"orders": {each: {"offset": end, "timestamp_ms": STARTED_MS} for each in partitions}},
-    }
-    file = folder / "facts of kafka.json"
-    file.write_text(json.dumps(told))
-    return str(file)
-
-
-def file_sink(folder: Path, batches: int) -> str:
-    log = folder / "_spark_metadata"
-    log.mkdir(parents=True)
-    for batch_id in range(batches):
-        (log / str(batch_id)).write_text("v1")
-    return str(folder)
-
-
 def test_kafka_tells_whether_data_is_being_lost_and_how_long_it_keeps_the_rest(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     options = EvidenceOptions(kafka=kafka(checkpoint.parent, {"0": (0, 30), "1": (0, 15)}))
@@ -518,46 +488,6 @@ def test_a_sink_is_held_against_the_checkpoint(
     assert [each.agreement for each in found.sinks] == [agreement]
     assert (found.grade, found.last_good) == (grade, good)
     assert any("table" in problem for problem in found.problems) == (grade is Grade.LOSING)
-
-
-@pytest.mark.parametrize("shown", [None, 2, 3, 4, 6])
-@pytest.mark.parametrize("is_orphan", [False, True])
-@pytest.mark.parametrize("is_pattern", [False, True])
-@pytest.mark.parametrize("served", ["all", "expired", "shorter", "partition gone", "topic gone", "not named"])
-def test_whatever_kafka_and_the_sink_say_the_grade_is_that_of_the_findings(
-    served: str, is_pattern: bool, is_orphan: bool, shown: int | None, checkpoint: Path
-) -> None:
-    query = CheckpointBuilder(checkpoint)
-    query.run(3)
-    if is_orphan:
-        query.plan()
-    first = (18, 40) if served == "expired" else (0, 12) if served == "shorter" else (0, 40)
-    told = json.loads(Path(kafka(checkpoint.parent, {"0": first, "1": (0, 40)})).read_text())
-    if served == "partition gone":
-        del told["topics"]["orders"]["partitions"]["1"]
-    elif served == "topic gone":
-        told["topics"]["orders"] = {"exists": False}
-    elif served == "not named":
-        del told["topics"]["orders"]
-    facts = checkpoint.parent / "facts.json"
-    facts.write_text(json.dumps(told))
-    sinks = () if shown is None else (file_sink(checkpoint.parent / "table", shown),)
-    asked = EvidenceOptions(sinks=sinks, kafka=str(facts), subscribe_pattern="ord.*" if is_pattern else None)
-    alone, (below,) = (
-        status(resolve_target(str(checkpoint)), options=asked),
-        list_statuses_below(resolve_target(str(checkpoint.parent)), options=asked),
-    )
-    report = diagnose(resolve_target(str(checkpoint)), DiagnoseOptions(asked))
-    findings = [each for each in report.findings if each.severity > Severity.INFO]
-    assert [each.to_json() for each in alone.findings] == [each.to_json() for each in findings]
-    assert (alone.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
-    assert alone.exposure is not None
-    if alone.exposure.losing is Losing.YES:
-        assert alone.grade is Grade.LOSING
-    if alone.grade < Grade.UNREADABLE:
-        assert report.restart.stop is None
-    if not sinks:  # of many, a sink that goes by its folder has no say
-        assert [each.condition for each in below.findings] == [each.condition for each in findings]
 
 
 def test_a_pipeline_knows_its_sink_and_its_broker(
