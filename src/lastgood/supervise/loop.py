@@ -208,7 +208,7 @@ class Supervisor:
             except PersonNeededError as error:
                 self._tell(events.Called(at=time.time(), because=error.sentence, file=error.file, next=error.next))
                 raise
-            if wait is None:
+            if wait is None or self._stop.is_set():
                 return not self._stop.is_set()
             tried += 1
             delay = compute_backoff(self._policy, tried)
