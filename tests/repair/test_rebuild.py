@@ -91,6 +91,7 @@ class Harmed:
     conf: Mapping[str, str]
     broker: KafkaBroker | None = None
     topic: str = ""
+    delay: str = "5 minutes"
     chance: random.Random = field(default_factory=lambda: random.Random(f"rebuild {SEED}"))
 
     @property
@@ -107,7 +108,8 @@ class Harmed:
             source = {"bootstrap": self.broker.bootstrap, "topic": self.topic, "limit": 40}
         places = {"checkpoint": f"{self.checkpoint}{name}", "table": f"{self.table}{name}"}
         mode = "update" if self.kind == "totals" else "append"
-        return {"kind": self.kind, "sink": self.sink, "mode": mode, "conf": dict(self.conf), **places, **source}
+        own = {"kind": self.kind, "sink": self.sink, "mode": mode, "delay": self.delay}
+        return {**own, "conf": dict(self.conf), **places, **source}
 
     def feed(self, numbers: range) -> None:
         for number in numbers:
@@ -165,7 +167,17 @@ class Harmed:
     def env(self) -> dict[str, str]:
         return submit_env(self.environment, self.java, os.environ)
 
-    def rebuild(self, *, new_code: bool = False, accept: tuple[Waiver, ...] = (), **told: Any) -> Plan:
+    def forget_plans(self, newest: int) -> None:
+        """As Spark does with those of batches long past."""
+        last = max(int(each.name) for each in (self.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+        for log in ("offsets", "commits"):
+            for batch in range(last + 1 - newest):
+                for name in (f"{batch}", f".{batch}.crc"):
+                    (self.checkpoint / log / name).unlink(missing_ok=True)
+
+    def rebuild(
+        self, *, new_code: bool = False, is_gathered: bool = False, accept: tuple[Waiver, ...] = (), **told: Any
+    ) -> Plan:
         sinks = () if self.sink == "foreachBatch" else (str(self.table),)
         kafka = None if self.broker is None else self.broker.bootstrap
         evidence = EvidenceOptions(sinks=sinks, kafka=kafka)
@@ -176,7 +188,7 @@ class Harmed:
             accept = (Waiver.DUPLICATES, Waiver.LOSS)  # exact here, where each batch is one file
         options = PlanOptions(evidence=evidence, accept=accept)
         plan = rebuild(target, self.command(**told), options, environment=self.env, new_code=new_code)
-        assert (plan.guarantee is Guarantee.LOSSY) == (new_code or self.kind == "distinct within")
+        assert (plan.guarantee is Guarantee.LOSSY) == (new_code or is_gathered or self.kind == "distinct within")
         assert plan.needs == ()
         return plan
 
@@ -421,6 +433,80 @@ def test_every_operator_and_store(harmed: Any, kind: str, form: str, version: in
     query = harmed(kind, sink, form)
     query.lose(version)
     lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+IN_ANY_BATCH = [each for each in KINDS if each not in ("distinct within", "function")]
+"""Kinds whose state goes by no order of rows, and not by which rows came in one batch."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("leftOuter", "hdfs"),
+        *(
+            pytest.param(kind, form, marks=pytest.mark.proof)
+            for kind in IN_ANY_BATCH
+            for form in FORMATS
+            if (kind, form) != ("leftOuter", "hdfs")
+        ),
+    ],
+)
+def test_what_batches_have_read_whose_plans_are_gone_is_read_at_once(harmed: Any, kind: str, form: str) -> None:
+    """With nothing that came too late it is what it was."""
+    sink = {"totals": "foreachBatch", "distinct": "delta"}.get(kind, "parquet")
+    query = harmed(kind, sink, form, delay="9 minutes")
+    query.lose(0)
+    query.forget_plans(3)
+    accept = (Waiver.DUPLICATES, Waiver.LOSS)
+    plan = query.rebuild(is_gathered=True, accept=accept)
+    assert any("are gone" in each for each in plan.rests_on)
+    lastgood.apply(plan, driver_is_dead=True)
+    assert not [path for path in list_files(query.folder) if "/probe/" in path]
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.services
+@pytest.mark.parametrize("form", ["hdfs", "v2"])
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_what_a_topic_still_has_is_read_at_once(
+    harmed: Any, broker: KafkaBroker, topic: str, form: str, *, is_expired: bool
+) -> None:
+    query = harmed("leftOuter", "parquet", form, broker=broker, topic=topic, delay="9 minutes")
+    query.lose(0)
+    query.forget_plans(2)
+    if is_expired:
+        broker.delete_records(topic, {0: 10})
+    plan = query.rebuild(is_gathered=True, accept=(Waiver.LOSS,))
+    named = [each for each in plan.rests_on if "what was made of that is lost" in each]
+    assert named == (
+        [f"Kafka has of {topic} what is not before 0: 10: what was made of that is lost"] if is_expired else []
+    )
+    lastgood.apply(plan, driver_is_dead=True)
+    if is_expired:
+        query.feed(range(BEFORE, BATCHES))
+        assert query.start() is None
+    else:
+        query.finish()
+
+
+@pytest.mark.proof
+def test_whoever_kills_it_while_it_looks_for_the_stores_can_begin_anew(harmed: Any) -> None:
+    query = harmed("leftOuter", "parquet", "hdfs", delay="9 minutes")
+    query.lose(0)
+    query.forget_plans(3)
+    before = read_files(query.checkpoint)
+    words = ["rebuild", str(query.checkpoint), "--sink", str(query.table), "--accept", "loss", "--", *query.command()]
+    with subprocess.Popen([LASTGOOD, *words], env=query.env) as process:
+        deadline = time.monotonic() + 180
+        while not list(query.folder.glob("chk.lastgood/rebuilt/*/probe/offsets/0")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+    assert read_files(query.checkpoint) == before
+    lastgood.apply(query.rebuild(is_gathered=True, accept=(Waiver.LOSS,)), driver_is_dead=True)
+    assert not [path for path in list_files(query.folder) if "/probe/" in path]
     query.finish()
 
 

@@ -90,11 +90,14 @@ def rebuild(
     the application is the one that ran them, and makes the same of the same rows. Where dropDuplicatesWithinWatermark
     is in it, that is not surely so, and the plan is lossy.
 
+    Where no state can be loaded and plans of the first batches are gone, what these have read is read at once, in one
+    batch, from the beginning, or from where Kafka still has records. Where something came too late the first time, or
+    an operator goes by which rows came in one batch, that is not what it was, and the plan is lossy.
+
     With --new-code COMMAND is the application after a change that keeps other state, and does not go with what is
-    there. The batches since the beginning run again; their plans have to be there, in the checkpoint or in the mirror
-    that `lastgood run` keeps, and the watermark has to be delayed as before. What was sent stays, and what is sent from
-    then on comes from the new code. Where one of the two sends earlier than the other, rows are lost or come twice, so
-    that such a plan is lossy. For windows `lastgood plan --goal recompute` is exact.
+    there. The batches since the beginning run again, and the watermark has to be delayed as before. What was sent
+    stays, and what is sent from then on comes from the new code. Where one of the two sends earlier than the other,
+    rows are lost or come twice, so that such a plan is lossy. For windows `lastgood plan --goal recompute` is exact.
 
     The plan that is saved brings the state that was made, and repairs whatever else is to be repaired. Until it is
     applied nothing of the query has changed.

@@ -9,7 +9,7 @@ each later version as it was made the first time, whatever the operators are. Pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -18,7 +18,7 @@ from lastgood.checkpoint.logs import name_batches
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
 from lastgood.checkpoint.operators import STORE_DEFAULT
 from lastgood.checkpoint.partitions import collect_pins, find_pinned_partitions
-from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset, get_topics
 from lastgood.checkpoint.state import State, StateOperator, StateStore, count_partitions_named, judge_state
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
@@ -34,6 +34,7 @@ from lastgood.query.observation import Observation, RebuiltState
 from lastgood.query.prediction.skipping import find_version_loaded
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.replays import (
+    find_gathering,
     find_replay_start,
     list_batches_of_replay,
     list_batches_planned,
@@ -45,6 +46,15 @@ from lastgood.query.stale_snapshots import find_stale_snapshots
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import PartitionFacts
 
+_NEW_CODE: Final = (
+    "new code has made the state: what it would have sent in these batches was not sent, and what the code before it"
+    " has sent stays. Rows are lost, or come twice, where one of the two sends earlier than the other"
+)
+_GATHERED: Final = (
+    "the plans of batches 0 to {last} are gone: what they have read was read at once. The state is what it was where no"
+    " row came too late in them, and no operator goes by which rows came in one batch, as dropDuplicatesWithinWatermark"
+    " does and functions may"
+)
 _SAME: Final = (
     "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
     " table that has changed since, no look-up elsewhere, no random number, and no order of rows within a batch"
@@ -61,11 +71,21 @@ class Replay:
     """The version that is needed: the last of them is the batch before it."""
     foreseen: Draft
     """The plan by which what they make is brought, as far as it can be told before."""
+    against: tuple[str, ...] = ()
+    """Why the state need not be what it was; one line each."""
+    starts: Mapping[str, SourceOffset] = field(default_factory=dict)
+    """Where each source is read from, where the first batch reads at once what all before have read, whose plans are
+    gone; empty: each runs as it was planned."""
 
     @property
     def batches(self) -> range:
         """Their numbers."""
         return range(self.begins, self.ends)
+
+    @property
+    def planned(self) -> range:
+        """The numbers of those whose plans it takes."""
+        return range(self.begins + 1 if self.starts else self.begins, self.ends)
 
 
 def choose_replay(observed: Observation, spark: SparkVersion, *, is_new_code: bool = False) -> Replay:
@@ -80,9 +100,8 @@ def choose_replay(observed: Observation, spark: SparkVersion, *, is_new_code: bo
         RepairRefusedError: the state can be loaded, or the plans that it takes are gone, or all else cannot be put
             right.
     """
-    checkpoint = observed.checkpoint
-    foreseen = replace(observed.repair, rebuilt=_foresee_rebuilt(checkpoint, is_new_code=is_new_code))
-    _, done = repair_all(Work.begin(replace(observed, repair=foreseen), spark))
+    against = (_NEW_CODE,) if is_new_code else ()
+    done = _foresee(observed, spark, against)
     needed = find_version_loaded(done.standing.checkpoint, done.standing.observed.sinks)
     loadable = set() if is_new_code else list_sound_versions(observed)
     is_kept = is_new_code or observed.is_stateful or observed.state_in_doubt is not None
@@ -96,6 +115,13 @@ def choose_replay(observed: Observation, spark: SparkVersion, *, is_new_code: bo
         )
     known = list_batches_planned(observed)
     begins = find_replay_start(loadable, needed, known)
+    gathering = find_gathering(needed, known)
+    if begins is None and gathering is not None:
+        starts = _choose_beginnings(done.standing, gathering + 1)
+        against = (*against, _GATHERED.format(last=gathering))
+        foreseen = _foresee(observed, spark, against)
+        _require_own_plans(done.began, range(gathering + 1, needed))
+        return Replay(gathering, needed, foreseen.draft(foresee_start(foreseen)), against, starts)
     if begins is None:
         missing = sorted(list_batches_of_replay(max(list_starts(loadable, needed)), needed) - known)
         raise refuse(
@@ -107,7 +133,53 @@ def choose_replay(observed: Observation, spark: SparkVersion, *, is_new_code: bo
             next=observed.command("inspect", "--state"),
         )
     _require_own_plans(done.began, range(begins, needed))
-    return Replay(begins, needed, done.draft(foresee_start(done)))
+    return Replay(begins, needed, done.draft(foresee_start(done)), against)
+
+
+def _foresee(observed: Observation, spark: SparkVersion, against: tuple[str, ...]) -> Work:
+    """All that is to be repaired, with a state that is made anew."""
+    rebuilt = RebuiltState(_foresee_whole_state(observed.checkpoint), against=against)
+    _, done = repair_all(Work.begin(replace(observed, repair=replace(observed.repair, rebuilt=rebuilt)), spark))
+    return done
+
+
+def _choose_beginnings(standing: Standing, first: int) -> dict[str, SourceOffset]:
+    """From where each source is read by a batch that ends where one ends; Kafka has lost what has expired.
+
+    Raises:
+        RepairRefusedError: the plan of that one cannot be read, or a source is of another kind.
+    """
+    plan, began = standing.plan(first), find_beginnings(standing)
+    starts: dict[str, SourceOffset] = {}
+    for line in () if plan is None else plan.sources:
+        if isinstance(line.offset, KafkaOffset):
+            starts[line.source_id] = _choose_earliest(standing, line.offset, began.get(line.source_id))
+        elif isinstance(line.offset, FileOffset):
+            starts[line.source_id] = BEFORE_FIRST_FILE
+    if plan is None or len(starts) < len(plan.sources):
+        raise refuse(
+            standing,
+            "plans of batches that would have to run again are gone, and from where to read instead is not known",
+            subject=f"{OFFSETS}/{first}",
+            expected="a plan that can be read, of sources of Kafka and of files",
+        )
+    return starts
+
+
+def _choose_earliest(standing: Standing, end: KafkaOffset, began: SourceOffset | None) -> KafkaOffset:
+    told = began.topics if isinstance(began, KafkaOffset) else {}
+    served = standing.kafka.earliest if standing.kafka is not None else {}
+    return KafkaOffset(
+        {
+            topic: {
+                partition: min(
+                    until, max(told.get(topic, {}).get(partition, 0), served.get(topic, {}).get(partition) or 0)
+                )
+                for partition, until in partitions.items()
+            }
+            for topic, partitions in end.topics.items()
+        }
+    )
 
 
 def _require_own_plans(standing: Standing, batches: range) -> None:
@@ -131,10 +203,6 @@ def _require_own_plans(standing: Standing, batches: range) -> None:
             expected="state that goes with the logs",
             next=standing.observed.command("plan"),
         )
-
-
-def _foresee_rebuilt(checkpoint: Checkpoint, *, is_new_code: bool) -> RebuiltState:
-    return RebuiltState(_foresee_whole_state(checkpoint), is_of_new_code=is_new_code)
 
 
 def _foresee_whole_state(checkpoint: Checkpoint) -> State:
@@ -179,21 +247,40 @@ def list_grounds(
     """
     standing = Standing.of(observed, spark)
     begin = "the beginning of the query, without any state"
-    if replay.begins:
+    if replay.begins and not replay.starts:
         begin = f"version {replay.begins} of the state, which can be loaded"
     lines = [
         f"{begin}; from there {name_batches(replay.batches)} ran again in Spark as planned, without a sink",
         _SAME,
     ]
     _require_same_topics(standing)
-    before = dict(find_beginnings(standing))
-    if replay.begins:
-        before = find_ends(plans[replay.begins - 1])
-    for batch in replay.batches:
+    before = _find_begin(standing, replay, plans)
+    if replay.starts:
+        lines += _list_expired(standing, replay.starts)
+    for batch in replay.planned:
         for line in plans[batch].sources:
             lines += _list_grounds_of(standing, line, before.get(line.source_id))
         before = find_ends(plans[batch])
     return tuple(dict.fromkeys(lines))
+
+
+def _find_begin(standing: Standing, replay: Replay, plans: Mapping[int, OffsetEntry]) -> Mapping[str, SourceOffset]:
+    """From where on the sources are read."""
+    if replay.starts:
+        return replay.starts
+    return find_ends(plans[replay.begins - 1]) if replay.begins else find_beginnings(standing)
+
+
+def _list_expired(standing: Standing, starts: Mapping[str, SourceOffset]) -> Iterator[str]:
+    """What the state lacks, since Kafka has it no more; one line for each topic."""
+    began = find_beginnings(standing)
+    for source_id, start in starts.items():
+        first = began.get(source_id)
+        told = first.topics if isinstance(first, KafkaOffset) else {}
+        for topic, partitions in get_topics(start).items():
+            lost = [f"{each}: {at}" for each, at in partitions.items() if at > told.get(topic, {}).get(each, 0)]
+            if lost:
+                yield f"Kafka has of {topic} what is not before {', '.join(lost[:5])}: what was made of that is lost"
 
 
 def price_replay(
@@ -212,7 +299,7 @@ def price_replay(
         RepairRefusedError: it is more than that.
     """
     standing = Standing.of(observed, spark)
-    begins = find_ends(plans[replay.begins - 1]) if replay.begins else find_beginnings(standing)
+    begins = _find_begin(standing, replay, plans)
     ends = find_ends(plans[replay.ends - 1])
     prices = price_batch(standing.checkpoint, begins, ends, is_repeated=False)
     require_few_enough(standing, most, prices, f"which {name_batches(replay.batches)} have read")

@@ -126,8 +126,8 @@ class RebuiltState:
     """Commits that name its versions, by their path; empty where commits name none."""
     rests_on: tuple[str, ...] = ()
     """One line each."""
-    is_of_new_code: bool = False
-    """Whether code has made it that is not what has made the state before, nor what the sinks show."""
+    against: tuple[str, ...] = ()
+    """Why it need not be what the state was; one line each."""
 
 
 @dataclass(frozen=True, slots=True)

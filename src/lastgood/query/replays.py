@@ -31,6 +31,22 @@ def find_replay_start(loadable: Iterable[int], needed: int, known: set[int]) -> 
     return None
 
 
+def find_gathering(needed: int, known: set[int]) -> int | None:
+    """The batch that may read at once what those whose plans are gone have read: the one before the rest.
+
+    Args:
+        needed: As `find_replay_start`.
+        known: The same.
+
+    Returns:
+        Its number; None: the newest plan is gone as well, or only batch 0 has lost its own.
+    """
+    first = needed
+    while first - 1 in known:
+        first -= 1
+    return first - 1 if 2 <= first < needed else None
+
+
 def list_starts(loadable: Iterable[int], needed: int) -> set[int]:
     """The versions before the one that is needed from which batches could run again, if their plans are there."""
     return {0, *(version for version in loadable if version < needed)}
@@ -46,7 +62,9 @@ def can_rebuild(observed: Observation) -> bool:
     needed = find_version_loaded(observed.checkpoint, observed.sinks)
     if not needed:
         return False
-    return find_replay_start(list_sound_versions(observed), needed, list_batches_planned(observed)) is not None
+    known = list_batches_planned(observed)
+    begins = find_replay_start(list_sound_versions(observed), needed, known)
+    return begins is not None or find_gathering(needed, known) is not None
 
 
 def list_sound_versions(observed: Observation) -> set[int]:

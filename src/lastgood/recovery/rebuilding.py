@@ -40,6 +40,8 @@ from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
 
+_PROBE = "probe"
+
 
 class Muted(Protocol):
     """An application whose query runs without its sink."""
@@ -127,7 +129,7 @@ class SilentCheckpoint:
     id: str
     storage: WritableStorage
     is_new_code: bool = False
-    """Whether nothing that is there of the state is of any use any more."""
+    """Whether other code makes it than has made what is there."""
 
     @classmethod
     def of(cls, query: OpenQuery, replay: Replay, rebuild: str, *, is_new_code: bool = False) -> SilentCheckpoint:
@@ -149,6 +151,21 @@ class SilentCheckpoint:
         """Where it lies."""
         return self.query.location.sibling(WORK_SUFFIX) / self.folder
 
+    @property
+    def probe_below(self) -> str:
+        """As `below`, of a checkpoint that shows which stores the query keeps."""
+        return f"{WORK_SUFFIX}/{REBUILT}/{self.id}/{_PROBE}"
+
+    @property
+    def probe_root(self) -> Location:
+        """Where that lies."""
+        return self.query.location.sibling(WORK_SUFFIX) / f"{REBUILT}/{self.id}/{_PROBE}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that is there of the state is of any use any more."""
+        return self.is_new_code or bool(self.replay.starts)
+
     def fill(self) -> None:
         """Copy what the first batch needs: the query's id, what its sources have noted down, the state it begins with.
 
@@ -156,14 +173,14 @@ class SilentCheckpoint:
             StorageError: it cannot be copied (subclasses).
         """
         location = self.query.location
-        self._copy(METADATA)
+        self.copy(METADATA)
         for entry in self.storage.walk(location / SOURCES) or ():
             path = f"{SOURCES}/{entry.name}"
             if not isinstance(classify(path), HadoopChecksumFile | TemporaryFile):
-                self._copy(path)
-        if self.replay.begins:
+                self.copy(path)
+        if self.replay.begins and not self.replay.starts:
             for path in self._list_state():
-                self._copy(path)
+                self.copy(path)
             self.put_plan(self.replay.begins - 1)
             commit = self.read_log(COMMITS, self.replay.begins - 1)
             if commit is not None:
@@ -188,7 +205,8 @@ class SilentCheckpoint:
             RepairRefusedError: one cannot be read, or the mirror has seen another.
         """
         found, mirror = {}, self.query.seen.repair.mirror
-        for batch in range(max(self.replay.begins - 1, 0), self.replay.ends):
+        first = self.replay.begins + 1 if self.replay.starts else max(self.replay.begins - 1, 0)
+        for batch in range(first, self.replay.ends):
             plan, path = self.read_plan(batch), f"{OFFSETS}/{batch}"
             if plan is None or mirror.get(path, plan.to_bytes()) != plan.to_bytes():
                 raise RepairRefusedError(
@@ -213,9 +231,9 @@ class SilentCheckpoint:
         Raises:
             RebuildDivergedError: it did not, or was not committed.
         """
-        made = self._read_made(batch)
+        made = self.read_made(batch)
         if made is None:
-            raise self._refuse(batch, "it was not committed", "a commit")
+            raise self.refuse(batch, "it was not committed", "a commit")
         before = self.read_log(COMMITS, batch)
         known = None if before is None else parse_commit_entry(before)
         if isinstance(known, CommitEntry):
@@ -224,7 +242,7 @@ class SilentCheckpoint:
             after = self.read_plan(batch + 1)
             expected = None if after is None else after.batch_watermark_ms
         if expected is not None and made.next_batch_watermark_ms != expected:
-            raise self._refuse(batch, f"watermark {made.next_batch_watermark_ms}", f"watermark {expected}")
+            raise self.refuse(batch, f"watermark {made.next_batch_watermark_ms}", f"watermark {expected}")
 
     def collect(self, rests_on: tuple[str, ...]) -> RebuiltState:
         """What takes the place of the state that is there.
@@ -236,14 +254,14 @@ class SilentCheckpoint:
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
         later = {path for path in there if (parse_state_version(path) or 0) > version}
-        gone = frozenset(there if self.is_new_code else later | (there.keys() & files.keys()))
+        gone = frozenset(there if self.is_whole else later | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
         then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)
         state = read_checkpoint(then, location).state
         if state is None:
-            raise self._refuse(self.replay.ends - 1, "no state", "the state that it makes")
-        return RebuiltState(state, self.folder, files, gone, commits, rests_on, self.is_new_code)
+            raise self.refuse(self.replay.ends - 1, "no state", "the state that it makes")
+        return RebuiltState(state, self.folder, files, gone, commits, rests_on, self.replay.against)
 
     def read_kept(self) -> dict[str, Any]:
         """What the code has to go with, as `agent.fit.compare` takes it; of new code its sources only.
@@ -256,7 +274,12 @@ class SilentCheckpoint:
 
     def clear(self) -> None:
         """Remove all of it."""
+        self.clear_probe()
         self._clear(self.root)
+
+    def clear_probe(self) -> None:
+        """Remove what shows which stores the query keeps."""
+        self._clear(self.probe_root)
 
     def clear_older(self) -> None:
         """Remove what other rebuilds have left; a plan that would bring that is refused then."""
@@ -264,6 +287,7 @@ class SilentCheckpoint:
         for name in list(self.storage.names(rebuilds) or ()):
             other = name.removesuffix("/")
             if is_id(other) and other != self.id:
+                self._clear(rebuilds / other / _PROBE)
                 self._clear(rebuilds / other / REBUILT_CHECKPOINT)
 
     def _clear(self, root: Location) -> None:
@@ -282,7 +306,7 @@ class SilentCheckpoint:
                 continue
             version = parse_state_version(path)
             is_made = path not in there if version is None else version > self.replay.begins
-            if is_made or self.is_new_code:
+            if is_made or self.is_whole:
                 yield path, entry.size or 0
 
     def _list_commits(self) -> Iterator[tuple[str, bytes]]:
@@ -290,11 +314,11 @@ class SilentCheckpoint:
         for batch in self.replay.batches:
             path = f"{COMMITS}/{batch}"
             is_wanted = self.storage.stat(self.query.location / path) is not None or batch == self.replay.ends - 1
-            entry = self._read_made(batch) if is_wanted else None
+            entry = self.read_made(batch) if is_wanted else None
             if entry is not None and entry.state_unique_ids:
                 yield path, entry.to_bytes()
 
-    def _read_made(self, batch: int) -> CommitEntry | None:
+    def read_made(self, batch: int) -> CommitEntry | None:
         """The commit that a batch has made; None if it made none."""
         raw = self.storage.read(self.root / f"{COMMITS}/{batch}", limit=LOG_BYTES_MAX)
         entry = None if raw is None else parse_commit_entry(raw)
@@ -311,11 +335,13 @@ class SilentCheckpoint:
             if not isinstance(file, StateStoreFile) or path in needed:
                 yield path
 
-    def _copy(self, path: str) -> None:
+    def copy(self, path: str, root: Location | None = None) -> None:
+        """Copy a file of the checkpoint, if it is there."""
         if self.storage.stat(self.query.location / path) is not None:
-            self.storage.copy(self.query.location / path, self.root / path)
+            self.storage.copy(self.query.location / path, (root or self.root) / path)
 
-    def _refuse(self, batch: int, found: str, expected: str) -> RebuildDivergedError:
+    def refuse(self, batch: int, found: str, expected: str) -> RebuildDivergedError:
+        """What a batch came to is not what it has to be."""
         return RebuildDivergedError(
             f"batch {batch} did not come to what it had come to when it ran first",
             subject=str(self.query.location),

@@ -19,6 +19,7 @@ from lastgood.observe.survey import add_repair_facts, add_wanted, survey
 from lastgood.planning.plan import Plan
 from lastgood.planning.replay import Replay, choose_replay, list_grounds, price_replay
 from lastgood.recovery.applying import WaiverNeededError
+from lastgood.recovery.gathering import gather
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.recovery.plans import PlanOptions, list_needs, make_plan
 from lastgood.recovery.rebuilding import Muted, RebuildFailedError, SilentCheckpoint
@@ -158,7 +159,11 @@ class Rebuilder:
         batches = silent.replay.batches
 
         def run_all(muted: Muted) -> None:
-            for batch in batches:
+            planned = batches
+            if silent.replay.starts:
+                gather(silent, muted, tell)
+                planned = batches[2:]
+            for batch in planned:
                 tell(f"batch {batch} runs again, of {name_batches(batches)}, without a sink")
                 silent.put_plan(batch)
                 muted.run(silent.below, batch)

@@ -14,10 +14,6 @@ from lastgood.query.windows import list_value_names
 
 _WITHIN = "dedupeWithinWatermark"
 _EXPIRY = "expiresAtMicros"
-_NEW_CODE = (
-    "new code has made the state: what it would have sent in these batches was not sent, and what the code before it"
-    " has sent stays. Rows are lost, or come twice, where one of the two sends earlier than the other"
-)
 _WHY = "made anew by the query's own batches, without a sink"
 
 
@@ -27,9 +23,7 @@ def bring_rebuilt_state(work: Work) -> Work:
     if rebuilt is None:
         return work
     edits = tuple(Edit(path, raw, "it names the versions that were made anew") for path, raw in rebuilt.commits.items())
-    against = [*_list_by_order(rebuilt.state)]
-    if rebuilt.is_of_new_code:
-        against.append(_NEW_CODE)
+    against = (*_list_by_order(rebuilt.state), *rebuilt.against)
     word = Guarantee.LOSSY if against else Guarantee.EXACTLY_ONCE
     repair = Repair(edits, word, (*against, *rebuilt.rests_on), renewal=_make_renewal(work, rebuilt))
     return work.with_repair(repair)
