@@ -66,7 +66,7 @@ def lastgood(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:
-    return [event["event"] for event in events if "event" in event]
+    return [event["event"] for event in events if event.get("event", "repairing") != "repairing"]
 
 
 def only(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
