@@ -182,7 +182,7 @@ class Harmed:
         kafka = None if self.broker is None else self.broker.bootstrap
         evidence = EvidenceOptions(sinks=sinks, kafka=kafka)
         target = resolve_target(str(self.checkpoint))
-        if self.sink == "foreachBatch":
+        if self.sink == "foreachBatch" and not accept:
             accept = (Waiver.DUPLICATES,)  # nobody can ask it
         if self.kind == "distinct within":
             accept = (Waiver.DUPLICATES, Waiver.LOSS)  # exact here, where each batch is one file

@@ -249,13 +249,13 @@ def require_own(path: str) -> None:
 
 
 def _require_file(path: str) -> None:
-    if _is_state(path):
+    if is_of_state(path):
         raise ValueError(f"{path} is a file of the state, which is moved and not written")
     require_own(path)
 
 
 def _require_state(path: str) -> None:
-    if not _is_state(path):
+    if not is_of_state(path):
         raise ValueError(f"{path} is no file of a checkpoint's state")
     require_own(path)
 
@@ -282,7 +282,8 @@ def _is_in_a_log(path: str) -> bool:
     return False
 
 
-def _is_state(path: str) -> bool:
+def is_of_state(path: str) -> bool:
+    """Whether a path below a checkpoint is that of a file of the state which a step may move."""
     file = classify(path)
     return isinstance(file.of if isinstance(file, HadoopChecksumFile | SparkChecksumFile) else file, _STATE_FILES)
 

@@ -28,7 +28,7 @@ from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.replay import Replay
-from lastgood.planning.steps import REBUILT, REBUILT_CHECKPOINT
+from lastgood.planning.steps import REBUILT, REBUILT_CHECKPOINT, is_of_state
 from lastgood.query.observation import RebuiltState
 from lastgood.query.replays import list_files_of
 from lastgood.recovery.plans import PlanOptions
@@ -253,8 +253,9 @@ class SilentCheckpoint:
         location, version = self.query.location, self.replay.begins
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
-        later = {path for path in there if (parse_state_version(path) or 0) > version}
-        gone = frozenset(there if self.is_whole else later | (there.keys() & files.keys()))
+        movable = filter(is_of_state, there)  # what is left of a write that was broken off lies there as well
+        later = {path for path in movable if self.is_whole or (parse_state_version(path) or 0) > version}
+        gone = frozenset(later | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
         then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)
