@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,6 +82,8 @@ class SilentSession:
             if location is None or not is_it:
                 self.passed.append(location or "a checkpoint that Spark makes up")
                 return NotStarted(self.checkpoint)
+            if self._is_done:
+                return EndedQuery()
             try:
                 self._require_fit(begun)
                 mute_writer(writer, args, kwargs)
@@ -139,10 +140,12 @@ class EndedQuery:
 def _find_modules() -> Iterator[ModuleType]:
     """Where queries may be started from in this process."""
     for name in (_CLASSIC, _CONNECT):
-        if name == _CLASSIC or name in sys.modules:
+        try:
             module = importlib.import_module(name)
-            watch(module)
-            yield module
+        except ImportError:  # what the function cannot import either
+            continue
+        watch(module)
+        yield module
 
 
 def _run_once(start: Callable[..., Any], writer: Any) -> str | None:
