@@ -504,7 +504,7 @@ class State:
         return found
 
     def find_ended(self, version: int) -> dict[int, int]:
-        """The operators that made no version any more while batches were committed, with their newest one.
+        """The operators that made no version any more while others went on, with their newest one.
 
         The code may have them no more: Spark before 4.0 leaves their state as it is, and says nothing. Or what they
         made since is lost. Later ones note down which operators there are, and stop where one is missing.
@@ -512,10 +512,14 @@ class State:
         Args:
             version: That the next batch loads.
         """
+        newest = {
+            each.operator: {store.versions.newest for store in each.stores if store.files} for each in self.operators
+        }
+        goes_on = any(each and min(last or 0 for last in each) >= version for each in newest.values())
         found = {}
-        for operator in self.operators:
-            newest = {store.versions.newest for store in operator.stores if store.files}
-            last = newest.pop() if len(newest) == 1 else None
+        for operator in self.operators if goes_on else ():
+            ends = newest[operator.operator]
+            last = ends.pop() if len(ends) == 1 else None
             if operator.metadata is None and last is not None and version - last >= _VERSIONS_LACKING:
                 found[operator.operator] = last
         return found

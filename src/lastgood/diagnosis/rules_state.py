@@ -163,11 +163,11 @@ STATE_OPERATOR_ENDED = Condition(
     Severity.WARNING,
     "an operator has made no state for several batches",
     """\
-Each batch makes a version of the state of each operator. One operator has none after a while, though batches were
-committed since. Either the code was changed and has this operator no more: Spark 3 leaves its state where it is, and
-does not say so. Then nothing is the matter, and the folder is of no use. Or these files are lost, and the next batch
-fails in its tasks. Nothing in a checkpoint of Spark 3 tells one from the other; Spark 4 notes down its operators, and
-does not begin where one of them is not in the code.""",
+Each batch makes a version of the state of each operator. One operator has none after a while, and others have. Either
+the code was changed and has this operator no more: Spark 3 leaves its state where it is, and does not say so. Then
+nothing is the matter, and the folder is of no use. Or these files are lost, and the next batch fails in its tasks.
+Nothing in a checkpoint of Spark 3 tells one from the other; Spark 4 notes down its operators, and does not begin where
+one of them is not in the code.""",
 )
 STATE_VERSIONS_AHEAD = Condition(
     "STATE_VERSIONS_AHEAD",
