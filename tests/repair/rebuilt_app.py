@@ -50,54 +50,6 @@ def follow(key, frames, state):
     state.setTimeoutTimestamp(max(newest, state.getCurrentWatermarkMs()) + 60_000)
 
 
-def follow_by_clock(key, frames, state):
-    """Has timeouts by the time of the machine, which a plan holds."""
-    import pandas
-
-    if state.hasTimedOut:
-        (value,) = state.get
-        state.remove()
-        yield pandas.DataFrame({"k": [key[0]], "n": [value]})
-        return
-    value = (state.get[0] if state.exists else 0) + sum(int(frame.v.sum()) for frame in frames)
-    state.update((value,))
-    state.setTimeoutDuration(1500)
-
-
-def make_processor():
-    """Several kinds of state, and timers; its base class is of Spark 4 and later."""
-    import pandas
-    from pyspark.sql.streaming import StatefulProcessor
-
-    class Following(StatefulProcessor):
-        def init(self, handle):
-            self.handle = handle
-            self.total = handle.getValueState("total", "n long")
-            self.sides = handle.getMapState("sides", "side string", "n long")
-
-        def handleInputRows(self, key, frames, timers):  # noqa: N802 - Spark calls it so
-            total = self.total.get()[0] if self.total.exists() else 0
-            for frame in frames:
-                total = total * 31 % 10007 + int(frame.v.sum())
-                for side, values in frame.groupby("side").v:
-                    before = self.sides.getValue((side,))[0] if self.sides.containsKey((side,)) else 0
-                    self.sides.updateValue((side,), (before + int(values.sum()),))
-            self.total.update((total,))
-            self.handle.registerTimer(timers.getCurrentWatermarkInMs() + 90_000)
-            yield pandas.DataFrame({"k": [key[0]], "n": [total]})
-
-        def handleExpiredTimer(self, key, timers, expired):  # noqa: N802
-            told = sum(value[0] for value in self.sides.values())
-            self.total.clear()
-            self.sides.clear()
-            yield pandas.DataFrame({"k": [key[0]], "n": [-told]})
-
-        def close(self):
-            pass
-
-    return Following()
-
-
 def query(spark, told):
     from pyspark.sql import functions
 
@@ -129,12 +81,6 @@ KINDS = {
     "longer sessions": lambda frame, functions: sessions(frame, functions, "2 minutes"),
     "chain": chain,
     "function": follow_keys,
-    "function by the clock": lambda frame, _: frame.groupBy("k").applyInPandasWithState(
-        follow_by_clock, "k int, n long", "n long", "append", "ProcessingTimeTimeout"
-    ),
-    "transform": lambda frame, _: frame.groupBy("k").transformWithStateInPandas(
-        make_processor(), "k int, n long", "Append", "EventTime"
-    ),
     "totals": lambda frame, functions: frame.groupBy("k").agg(functions.sum("v").alias("n")),
 }
 
@@ -184,12 +130,6 @@ def rebuild(spark, told):
     assert not running
     lastgood.apply(plan, driver_is_dead=True)
     return {"error": None, "guarantee": plan.guarantee.value}
-
-
-def kept(spark, told):
-    """What it keeps as state, by Spark's own reader."""
-    frame = spark.read.format("statestore").load(told["checkpoint"])
-    return {"rows": sorted(row[0] for row in frame.selectExpr("to_json(struct(key, value))").collect())}
 
 
 def rows(spark, told):

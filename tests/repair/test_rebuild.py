@@ -511,29 +511,6 @@ def test_whoever_kills_it_while_it_looks_for_the_stores_can_begin_anew(harmed: A
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("form", ["rocksdb", "changelog", "v2"])
-@pytest.mark.parametrize("version", [0, 4])
-def test_processor_with_several_states_and_timers(harmed: Any, form: str, version: int) -> None:
-    query = harmed("transform", "parquet", form)
-    query.lose(version)
-    lastgood.apply(query.rebuild(), driver_is_dead=True)
-    query.finish()
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("form", FORMATS)
-def test_timeouts_by_the_clock_are_those_that_the_plans_hold(harmed: Any, form: str) -> None:
-    """Another start would have others: so what is kept is compared, not what comes of it."""
-    query = harmed("function by the clock", "parquet", form)
-    before = query.spark.call(SCRIPT, "kept", **query.say())["rows"]
-    query.lose(0)
-    lastgood.apply(query.rebuild(), driver_is_dead=True)
-    assert query.spark.call(SCRIPT, "kept", **query.say())["rows"] == before
-    query.feed(range(BEFORE, BATCHES))
-    assert query.start() is None
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize("spark", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
 @pytest.mark.parametrize(("kind", "form", "version"), [("leftOuter", "hdfs", 4), ("distinct within", "changelog", 0)])
 def test_other_versions_of_spark(harmed: Any, spark: str, kind: str, form: str, version: int) -> None:
