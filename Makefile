@@ -9,7 +9,7 @@ PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm
 	$(BIN)/pytest --basetemp="$$folder/tmp"
 # What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
-UNIT := unit-a-to-h unit-i-to-o unit-p-to-z
+UNIT := unit-a-to-h unit-i-to-o unit-p-to-r unit-s-to-z
 # Nothing may depend on what the calling shell exports.
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
 	PYTHONUNBUFFERED
@@ -34,7 +34,7 @@ check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	@minutes=$$(mktemp) && trap 'rm -f "$$minutes"' EXIT && \
-		MINUTES=$$minutes $(MAKE) --no-print-directory -j 5 -O types layers $(UNIT)
+		MINUTES=$$minutes $(MAKE) --no-print-directory -j 6 -O types layers $(UNIT)
 
 # Each uses one core, and a test waits for a part of its time. To hand single tests to workers, and to hear of each,
 # takes a fifth more of the processor than parts that are told before.
@@ -46,7 +46,8 @@ layers:
 
 unit-a-to-h: BEGIN := [a-h]
 unit-i-to-o: BEGIN := [i-o]
-unit-p-to-z: BEGIN := [p-z]
+unit-p-to-r: BEGIN := [p-r]
+unit-s-to-z: BEGIN := [s-z]
 unit-a-to-h: ALSO := tests/style
 
 $(UNIT):
