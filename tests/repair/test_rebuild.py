@@ -292,6 +292,7 @@ def test_run_makes_anew_what_is_lost_and_goes_on(harmed: Any) -> None:
     assert query.rows() == query.rows("-never-harmed")
 
 
+@pytest.mark.proof
 def test_session_makes_anew_what_is_lost_without_another_driver(harmed: Any) -> None:
     query = harmed("leftOuter", "parquet", "hdfs")
     query.lose(0)
@@ -360,9 +361,8 @@ def test_other_code_makes_no_state_anew(harmed: Any, version: int) -> None:
     assert query.rows() == query.rows("-never-harmed")
 
 
-@pytest.mark.parametrize(
-    "form", ["hdfs", *(pytest.param(each, marks=pytest.mark.proof) for each in FORMATS if each != "hdfs")]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("form", FORMATS)
 def test_new_code_makes_its_own_state_and_goes_on_with_it(harmed: Any, form: str) -> None:
     """What was sent stays; what is sent from then on is what the new code sends that was there from the beginning."""
     query = harmed("sessions", "parquet", form)
@@ -440,18 +440,9 @@ IN_ANY_BATCH = [each for each in KINDS if each not in ("distinct within", "funct
 """Kinds whose state goes by no order of rows, and not by which rows came in one batch."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"),
-    [
-        ("leftOuter", "hdfs"),
-        *(
-            pytest.param(kind, form, marks=pytest.mark.proof)
-            for kind in IN_ANY_BATCH
-            for form in FORMATS
-            if (kind, form) != ("leftOuter", "hdfs")
-        ),
-    ],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", IN_ANY_BATCH)
+@pytest.mark.parametrize("form", FORMATS)
 def test_what_batches_have_read_whose_plans_are_gone_is_read_at_once(harmed: Any, kind: str, form: str) -> None:
     """With nothing that came too late it is what it was."""
     sink = {"totals": "foreachBatch", "distinct": "delta"}.get(kind, "parquet")
