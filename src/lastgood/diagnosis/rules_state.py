@@ -212,7 +212,7 @@ def find_state(observed: Observation, restart: Restart) -> Iterator[Finding]:
         return
     if state is None or not state.operators:
         effect = "No batch can run: what the query remembered is lost."
-        command = observed.command("plan", "--goal", "recompute")
+        command = make_way_back(observed) or observed.command("plan", "--goal", "recompute")
         yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, command)
         return
     batch = find_version_loaded(checkpoint, observed.sinks) or 0

@@ -204,11 +204,12 @@ def _require_accepted(found: OpenQuery, replay: Replay, options: PlanOptions, *w
     """See that the plan will not need what nobody has accepted: whoever has waited for it could not carry it out."""
     needed = list_needs(replay.foreseen, options.accept)
     if needed:
+        because = (*replay.against, *replay.foreseen.rests_on[-1:])[0]
         price = ",".join(each.value for each in (*options.accept, *needed))
         raise WaiverNeededError(
             "the plan would cost what nobody has accepted",
             subject=str(found.location),
-            found=f"it would be {replay.foreseen.guarantee.value}: {replay.foreseen.rests_on[-1]}",
+            found=f"it would be {replay.foreseen.guarantee.value}: {because}",
             expected=f"--accept {price}",
             effect="nothing was run, and nothing has been changed",
             next=found.seen.asked.about(found.seen.location).make_rebuild_command(*words, "--accept", price),
