@@ -42,7 +42,8 @@ def storage(request: pytest.FixtureRequest) -> Storage:
         s3: S3Server = request.getfixturevalue("s3")
         return Storage("s3a://lake", s3.options, s3.environment, s3.spark_conf)
     hdfs: HdfsCluster = request.getfixturevalue("hdfs")
-    conf = {"spark.hadoop.dfs.replication": "1"}
+    # lastgood finds the cluster by its settings, the application by the address: its other paths are of this machine.
+    conf = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.fs.defaultFS": "file:///"}
     return Storage(f"{hdfs.uri}/lake", hdfs.options, {**hdfs.environment, "HADOOP_USER_NAME": SUPERUSER}, conf)
 
 
