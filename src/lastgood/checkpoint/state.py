@@ -421,6 +421,22 @@ class StateOperator:
         return any(store.files for store in self.stores)
 
     @property
+    def _newest(self) -> set[int]:
+        """The newest version of each of its stores that has any."""
+        return {store.versions.newest or 0 for store in self.stores if store.files}
+
+    @property
+    def end(self) -> int | None:
+        """The newest version of all its stores; None where they end at several, or have none."""
+        newest = self._newest
+        return newest.pop() if len(newest) == 1 else None
+
+    def has_whole(self, version: int) -> bool:
+        """Whether each of its stores has come to a version."""
+        newest = self._newest
+        return bool(newest) and min(newest) >= version
+
+    @property
     def is_hdfs_backed(self) -> bool:
         """Whether its newest version is kept by the HDFS-backed provider; older ones may be of another time."""
         newest = max(self.stores, key=lambda store: store.versions.newest or 0, default=None)
@@ -512,14 +528,11 @@ class State:
         Args:
             version: That the next batch loads.
         """
-        newest = {
-            each.operator: {store.versions.newest for store in each.stores if store.files} for each in self.operators
-        }
-        goes_on = any(each and min(last or 0 for last in each) >= version for each in newest.values())
+        if not any(operator.has_whole(version) for operator in self.operators):
+            return {}
         found = {}
-        for operator in self.operators if goes_on else ():
-            ends = newest[operator.operator]
-            last = ends.pop() if len(ends) == 1 else None
+        for operator in self.operators:
+            last = operator.end
             if operator.metadata is None and last is not None and version - last >= _VERSIONS_LACKING:
                 found[operator.operator] = last
         return found

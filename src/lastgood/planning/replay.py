@@ -278,7 +278,8 @@ def _list_expired(standing: Standing, starts: Mapping[str, SourceOffset]) -> Ite
         first = began.get(source_id)
         told = first.topics if isinstance(first, KafkaOffset) else {}
         for topic, partitions in get_topics(start).items():
-            lost = [f"{each}: {at}" for each, at in partitions.items() if at > told.get(topic, {}).get(each, 0)]
+            first_read = told.get(topic, {})
+            lost = [f"{each}: {at}" for each, at in partitions.items() if at > first_read.get(each, 0)]
             if lost:
                 yield f"Kafka has of {topic} what is not before {', '.join(lost[:5])}: what was made of that is lost"
 

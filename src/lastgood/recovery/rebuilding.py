@@ -253,9 +253,12 @@ class SilentCheckpoint:
         location, version = self.query.location, self.replay.begins
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
-        movable = filter(is_of_state, there)  # what is left of a write that was broken off lies there as well
-        later = {path for path in movable if self.is_whole or (parse_state_version(path) or 0) > version}
-        gone = frozenset(later | (there.keys() & files.keys()))
+        movable = set(filter(is_of_state, there))  # what is left of a write that was broken off lies there as well
+        if self.is_whole:
+            old = movable
+        else:
+            old = {path for path in movable if (parse_state_version(path) or 0) > version}
+        gone = frozenset(old | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
         then = OverlayStorage(self.storage, location, {**dict.fromkeys(gone), **commits}, brought)

@@ -52,7 +52,7 @@ class SilentSession:
         """
         self._loop = loop
         writers = [module.DataStreamWriter for module in _find_modules()]
-        before = [{name: getattr(writer, name) for name in _BEGINNINGS} for writer in writers]
+        before = [_list_beginnings(writer) for writer in writers]
         me = threading.get_ident()
         for writer, methods in zip(writers, before, strict=True):
             for name in _BEGINNINGS:
@@ -91,7 +91,7 @@ class SilentSession:
                 self._loop(
                     lambda below: _run_once(start, writer.option("checkpointLocation", location.rstrip("/") + below))
                 )
-            except BaseException as failure:
+            except BaseException as failure:  # Ctrl-C among it: the function may swallow it
                 self._failure = failure
                 raise
             self._is_done = True
@@ -135,6 +135,10 @@ class EndedQuery:
 
     def exception(self) -> None:
         """It has none."""
+
+
+def _list_beginnings(writer: type) -> dict[str, Callable[..., Any]]:
+    return {name: getattr(writer, name) for name in _BEGINNINGS}
 
 
 def _find_modules() -> Iterator[ModuleType]:

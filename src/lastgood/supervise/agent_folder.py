@@ -35,7 +35,8 @@ def instrument(launch: Launch, folder: Path) -> Launch:
     """The same command; every Python that it starts finds the agent."""
     inherited = launch.env.get("PYTHONPATH")
     found = inherited.split(os.pathsep) if inherited else []
-    path = os.pathsep.join([str(SITE_FOLDER), *(each for each in found if each != str(SITE_FOLDER))])
+    others = [each for each in found if each != str(SITE_FOLDER)]
+    path = os.pathsep.join([str(SITE_FOLDER), *others])
     env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
     env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
     return replace(launch, env=env)
