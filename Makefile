@@ -9,7 +9,7 @@ PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm
 	$(BIN)/pytest --basetemp="$$folder/tmp"
 # What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
 BEYOND := --ignore=tests/unit --ignore=tests/style
-UNIT := unit-a-to-h unit-i-to-o unit-p-to-r unit-s-to-z
+UNIT := unit-a-to-h unit-i-to-p unit-q-to-z
 # Nothing may depend on what the calling shell exports.
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
 	PYTHONUNBUFFERED
@@ -45,9 +45,8 @@ layers:
 	$(BIN)/lint-imports --no-logo
 
 unit-a-to-h: BEGIN := [a-h]
-unit-i-to-o: BEGIN := [i-o]
-unit-p-to-r: BEGIN := [p-r]
-unit-s-to-z: BEGIN := [s-z]
+unit-i-to-p: BEGIN := [i-p]
+unit-q-to-z: BEGIN := [q-z]
 unit-a-to-h: ALSO := tests/style
 
 $(UNIT):

@@ -47,15 +47,20 @@ def drop(folder: Path, versions: range) -> None:
         (folder / "_delta_log" / name_commit(version)).unlink()
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """Twelve versions by two applications; a checkpoint at version 8."""
-    folder = tmp_path / "table"
+@pytest.fixture(scope="module")
+def _written_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("delta") / "table"
     for batch_id in range(12):
         write(folder, "old" if batch_id < 2 else "query", batch_id)
         if batch_id == 8:
             DeltaTable(folder).create_checkpoint()
     return folder
+
+
+@pytest.fixture
+def table(tmp_path: Path, _written_once: Path) -> Path:
+    """Twelve versions by two applications; a checkpoint at version 8."""
+    return shutil.copytree(_written_once, tmp_path / "table")
 
 
 def test_whole_log_is_read_one_by_one(table: Path) -> None:
