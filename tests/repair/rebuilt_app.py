@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 DELAY = "5 minutes"
 FIELDS = "t timestamp, k int, side string, v long"
@@ -50,9 +51,69 @@ def follow(key, frames, state):
     state.setTimeoutTimestamp(max(newest, state.getCurrentWatermarkMs()) + 60_000)
 
 
+def follow_by_clock(key, frames, state):
+    """Has timeouts by the time of the machine, which a plan holds."""
+    import pandas
+
+    if state.hasTimedOut:
+        (value,) = state.get
+        state.remove()
+        yield pandas.DataFrame({"k": [key[0]], "n": [value]})
+        return
+    value = (state.get[0] if state.exists else 0) + sum(int(frame.v.sum()) for frame in frames)
+    state.update((value,))
+    state.setTimeoutDuration(1500)
+
+
+def make_processor(time_mode):
+    """Several kinds of state, and timers; its base class is of Spark 4 and later."""
+    import pandas
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Following(StatefulProcessor):
+        def init(self, handle):
+            self.handle = handle
+            lives = None if time_mode == "EventTime" else 2_000
+            self.total = handle.getValueState("total", "n long", lives)
+            self.sides = handle.getMapState("sides", "side string", "n long")
+
+        def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 - Spark calls them so
+            total = self.total.get()[0] if self.total.exists() else 0
+            for frame in rows:
+                total = total * 31 % 10007 + int(frame.v.sum())
+                for side, values in frame.groupby("side").v:
+                    before = self.sides.getValue((side,))[0] if self.sides.containsKey((side,)) else 0
+                    self.sides.updateValue((side,), (before + int(values.sum()),))
+            self.total.update((total,))
+            if time_mode == "EventTime":
+                self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 90_000)
+            else:
+                self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1_500)
+            yield pandas.DataFrame({"k": [key[0]], "n": [total]})
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803
+            told = sum(value[0] for value in self.sides.values())
+            self.total.clear()
+            self.sides.clear()
+            yield pandas.DataFrame({"k": [key[0]], "n": [-told]})
+
+        def close(self):
+            pass
+
+    return Following()
+
+
+def process(frame, time_mode):
+    processor = make_processor(time_mode)
+    return frame.groupBy("k").transformWithStateInPandas(processor, "k int, n long", "Append", time_mode)
+
+
 def query(spark, told):
     from pyspark.sql import functions
 
+    if "libraries" in told:  # of a Spark that has none: pandas and Arrow, for its workers too
+        sys.path.append(told["libraries"])
+        spark.sparkContext.environment["PYTHONPATH"] = told["libraries"]
     kind = told["kind"]
     if kind in ("inner", "leftOuter", "rightOuter", "fullOuter"):
         return join(spark, told, kind)
@@ -81,6 +142,11 @@ KINDS = {
     "longer sessions": lambda frame, functions: sessions(frame, functions, "2 minutes"),
     "chain": chain,
     "function": follow_keys,
+    "function by the clock": lambda frame, _: frame.groupBy("k").applyInPandasWithState(
+        follow_by_clock, "k int, n long", "n long", "append", "ProcessingTimeTimeout"
+    ),
+    "processor": lambda frame, _: process(frame, "EventTime"),
+    "processor by the clock": lambda frame, _: process(frame, "ProcessingTime"),
     "totals": lambda frame, functions: frame.groupBy("k").agg(functions.sum("v").alias("n")),
 }
 
@@ -90,7 +156,7 @@ def application(spark, told):
         rate = spark.readStream.format("rate").load().writeStream.format("noop")
         assert rate.option("checkpointLocation", told["beside"]).start().isActive
     writer = query(spark, told).writeStream.option("checkpointLocation", told["checkpoint"])
-    writer = writer.outputMode(told["mode"]).trigger(availableNow=True)
+    writer = writer.outputMode(told["mode"]).trigger(**told.get("trigger", {"availableNow": True}))
     if told["sink"] == "foreachBatch":
         return writer.foreachBatch(lambda batch, _: batch.write.mode("append").parquet(told["table"])).start()
     if told["sink"] == "delta":
@@ -98,11 +164,30 @@ def application(spark, told):
     return writer.start(told["table"], "parquet")
 
 
+def stop_after(query, newest):
+    """Stop it some time after it has read a file: as long as timers wait, one by the clock never ends by itself."""
+    while query.isActive and find_newest_file(query) < newest:
+        time.sleep(0.1)
+    time.sleep(1)
+    if query.isActive:
+        query.stop()
+    query.awaitTermination()
+
+
+def find_newest_file(query):
+    told = query.lastProgress and query.lastProgress["sources"][0]["endOffset"]
+    return told["logOffset"] if isinstance(told, dict) else json.loads(told or '{"logOffset": -1}')["logOffset"]
+
+
 def start(spark, told):
     for name, value in told["conf"].items():
         spark.conf.set(name, value)
     try:
-        application(spark, told).awaitTermination()
+        query = application(spark, told)
+        if "stop_after" in told:
+            stop_after(query, told["stop_after"])
+        else:
+            query.awaitTermination()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         return {"error": str(error)[:4000]}
     return {"error": None}
@@ -130,6 +215,17 @@ def rebuild(spark, told):
     assert not running
     lastgood.apply(plan, driver_is_dead=True)
     return {"error": None, "guarantee": plan.guarantee.value}
+
+
+def kept(spark, told):
+    """What it keeps as state after a batch, by Spark's own reader."""
+    for name, value in told["conf"].items():
+        spark.conf.set(name, value)
+    found = []
+    for options in told["read"]:
+        reader = spark.read.format("statestore").options(batchId=told["batch"], **options)
+        found += reader.load(told["checkpoint"]).selectExpr("to_json(struct(*))").collect()
+    return {"rows": sorted(row[0] for row in found)}
 
 
 def rows(spark, told):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -109,6 +110,11 @@ class Harmed:
         places = {"checkpoint": f"{self.checkpoint}{name}", "table": f"{self.table}{name}"}
         mode = "update" if self.kind == "totals" else "append"
         own = {"kind": self.kind, "sink": self.sink, "mode": mode, "delay": self.delay}
+        if self.environment.version != "4.2.0":
+            own |= {"libraries": sysconfig.get_path("purelib")}
+        if self.kind.endswith("by the clock"):
+            files = len(list((self.folder / "input").iterdir()))
+            own |= {"trigger": {"processingTime": "200 milliseconds"}, "stop_after": files - 1}
         return {**own, "conf": dict(self.conf), **places, **source}
 
     def feed(self, numbers: range) -> None:
@@ -139,7 +145,17 @@ class Harmed:
             self.broker.create_topic(self.topic, partitions=2)
         self.feed(range(BEFORE))
         assert self.start() is None
-        assert self.start("-never-harmed") is None
+        if not self.kind.endswith("by the clock"):
+            assert self.start("-never-harmed") is None
+
+    def kept(self) -> list[str]:
+        """The state after the newest committed batch."""
+        newest = max(int(each.name) for each in (self.checkpoint / "commits").iterdir() if each.name.isdecimal())
+        read: list[dict[str, str]] = [{}]
+        if self.kind.startswith("processor"):
+            read = [{"stateVarName": "total"}, {"stateVarName": "sides"}, {"readRegisteredTimers": "true"}]
+        rows: list[str] = self.spark.call(SCRIPT, "kept", **self.say(), batch=newest, read=read)["rows"]
+        return rows
 
     def finish(self) -> None:
         """The rest comes, and both read it."""
@@ -502,6 +518,36 @@ def test_whoever_kills_it_while_it_looks_for_the_stores_can_begin_anew(harmed: A
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("form", ["rocksdb", "changelog", "v2"])
+@pytest.mark.parametrize("version", [0, 4])
+def test_processor_with_several_states_and_timers(harmed: Any, form: str, version: int) -> None:
+    query = harmed("processor", "parquet", form)
+    query.lose(version)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *(("function by the clock", form) for form in FORMATS),
+        *(("processor by the clock", form) for form in ("rocksdb", "changelog", "v2")),
+    ],
+)
+def test_timers_by_the_clock_are_those_that_the_plans_hold(harmed: Any, kind: str, form: str) -> None:
+    """Another start would have others: so what is kept is compared, not what comes of it."""
+    query = harmed(kind, "parquet", form)
+    before = query.kept()
+    assert before
+    query.lose(0)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    assert query.kept() == before
+    query.feed(range(BEFORE, BATCHES))
+    assert query.start() is None
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize("spark", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
 @pytest.mark.parametrize(("kind", "form", "version"), [("leftOuter", "hdfs", 4), ("distinct within", "changelog", 0)])
 def test_other_versions_of_spark(harmed: Any, spark: str, kind: str, form: str, version: int) -> None:
@@ -509,6 +555,19 @@ def test_other_versions_of_spark(harmed: Any, spark: str, kind: str, form: str, 
     query.lose(version)
     lastgood.apply(query.rebuild(), driver_is_dead=True)
     query.finish()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("spark", ["4.0.5", "4.1.4", "4.3.0"])
+@pytest.mark.parametrize(("kind", "version"), [("processor", 0), ("processor", 4), ("processor by the clock", 0)])
+def test_processor_of_other_versions_of_spark(harmed: Any, spark: str, kind: str, version: int) -> None:
+    query = harmed(kind, "parquet", "changelog", spark)
+    before = query.kept()
+    query.lose(version)
+    lastgood.apply(query.rebuild(), driver_is_dead=True)
+    assert query.kept() == before
+    query.feed(range(BEFORE, BATCHES))
+    assert query.start() is None
 
 
 @pytest.mark.proof

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import forked
 import pytest
+from confluent_kafka import Producer
 from conformance.sparks import RunningSpark, Sparks
 from reading import read_files
 
 import lastgood
+from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import (
     SPARK_VERSIONS,
     SparkEnvironment,
@@ -117,6 +120,47 @@ def test_spark_does_with_changed_code_what_is_said(version: str, begin: Any) -> 
         assert [(each["subject"], each["outcome"]) for each in found] == wanted, (code, found)
         error = query.call("start", code, query.copy(code.replace(" ", "-")))["error"]
         assert (error is not None) == (FAILS in dict(map(reversed, wanted))), (code, error)
+
+
+@pytest.mark.proof
+@pytest.mark.services
+@pytest.mark.parametrize("fails", [True, False])
+def test_spark_does_with_other_topics_what_is_said(
+    sparks: Sparks, broker: KafkaBroker, topic: str, tmp_path: Path, *, fails: bool
+) -> None:
+    """Where it is not to fail on lost data, it takes the offsets of one topic for those of another."""
+    topics = {name: f"{topic}-{name}" for name in "abc"}
+    options = {} if fails else {"failOnDataLoss": "false"}
+    kafka = {"bootstrap": broker.bootstrap, "topics": topics, "options": options}
+    query = Code(sparks.of(DEFAULT), tmp_path)
+    for name in topics.values():
+        broker.create_topic(name, partitions=1)
+    feed_topics(broker, topics, 0)
+    assert query.call("start", "as it was", **kafka) == {"error": None}
+    target = resolve_target(str(query.folder / "chk"))
+    storage = open_writable(target.location)
+    note_code(storage, target.location, query.call("describe", "as it was", **kafka), now_ms=1)
+    kept = read_kept(storage, target.location)
+    feed_topics(broker, topics, 1)
+    expected: dict[str, list[tuple[str, str]]] = {
+        "as it was": [],
+        "sources in another order": [(f"sources/{each}", FAILS if fails else REUSED) for each in range(2)],
+        "another topic": [("sources/1", FAILS if fails else RENAMED)],
+    }
+    for code, wanted in expected.items():
+        found = compare(kept, query.call("describe", code, **kafka))
+        assert [(each["subject"], each["outcome"]) for each in found] == wanted, (code, found)
+        error = query.call("start", code, query.copy(code.replace(" ", "-")), **kafka)["error"]
+        assert (error is not None) == (FAILS in dict(map(reversed, wanted))), (code, error)
+
+
+def feed_topics(broker: KafkaBroker, topics: Mapping[str, str], number: int) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for each in range(20):
+        row = {"t": f"2026-03-01T08:{number:02d}:{each:02d}Z", "k": each % 3, "j": each % 2, "v": each, "w": 1}
+        for name in topics.values():
+            producer.produce(name, json.dumps(row))
+    assert producer.flush(30) == 0
 
 
 @pytest.mark.proof

@@ -14,6 +14,7 @@ from lastgood.checkpoint.layout import (
     SOURCES,
     STATE,
     HadoopChecksumFile,
+    OperatorMetadataFile,
     SparkChecksumFile,
     StateStoreFile,
     TemporaryFile,
@@ -250,6 +251,7 @@ class SilentCheckpoint:
         Raises:
             StorageError: it cannot be read (subclasses).
         """
+        self._lead_home()
         location, version = self.query.location, self.replay.begins
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
@@ -300,6 +302,21 @@ class SilentCheckpoint:
                 # Safe: it lies in the folder of a rebuild, and none runs but ours, which holds the checkpoint; all of
                 # it are copies, or state that was made to be brought, and is in its place if it was.
                 self.storage.remove(folder / entry.name)
+
+    def _lead_home(self) -> None:
+        """Let what operators say of themselves name the checkpoint into which it is brought.
+
+        `transformWithState` names its schema files by whole paths, and Spark does not start where these lead nowhere.
+        """
+        for entry in list(self.storage.walk(self.root / STATE) or ()):
+            file = self.root / f"{STATE}/{entry.name}"
+            if not isinstance(classify(f"{STATE}/{entry.name}"), OperatorMetadataFile):
+                continue
+            raw = self.storage.read(file, limit=LOG_BYTES_MAX) or b""
+            led = raw.replace(f"{self.below}/".encode(), b"/")
+            if led != raw:
+                # Safe: a file of the rebuild, which is whole and not brought yet; who is stopped here begins anew.
+                self.storage.write(file, led)
 
     def _list_made(self) -> Iterator[tuple[str, int]]:
         """What the batches have made of the state, and what they noted down of it where that was not copied."""
