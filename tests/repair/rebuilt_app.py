@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 
@@ -175,8 +176,9 @@ def stop_after(query, newest):
 
 
 def find_newest_file(query):
-    told = query.lastProgress and query.lastProgress["sources"][0]["endOffset"]
-    return told["logOffset"] if isinstance(told, dict) else json.loads(told or '{"logOffset": -1}')["logOffset"]
+    """Its number; each Spark tells an offset in another form."""
+    found = re.search(r"\d+", str(query.lastProgress and query.lastProgress["sources"][0]["endOffset"]))
+    return int(found[0]) if found else -1
 
 
 def start(spark, told):
