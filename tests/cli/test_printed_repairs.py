@@ -172,6 +172,7 @@ def test_who_holds_a_checkpoint_is_called_what_it_is(checkpoint: Path, work: Hol
         HoldReason.APPLY: "lastgood apply or recover",
         HoldReason.UNDO: "lastgood undo",
         HoldReason.REBUILD: "lastgood rebuild",
+        HoldReason.LOAD: "lastgood load",
     }
     assert words[work] in refused["sentence"]
 

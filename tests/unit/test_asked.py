@@ -46,7 +46,7 @@ def test_a_printed_command_carries_what_its_verb_takes_and_nothing_else(verb: st
     assert (verb in asked.FORESEEING) == ("--max-downtime" in options)
     assert (verb in asked.PAYING) == ("--accept" in options)
     assert (verb in asked.ALLOWED) == ("--policy" in options)
-    assert (verb in asked.BY_ID) == (options >= {"--checkpoint"} and "--config" not in options)
+    assert (verb in asked.BY_ID) == (options >= {"--checkpoint"} and options.isdisjoint({"--config", "--to"}))
 
 
 def test_compared_is_what_verify_takes_of_the_evidence() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from lastgood.notes import read_json
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
+from lastgood.process.marked import follow
 from lastgood.spark.audit import (
     MARK,
     Audit,
@@ -104,7 +105,7 @@ def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -
                 child = _submit(spark, [str(question), str(answer)], output, tell)
             with child, log.open("w") as kept:
                 tell("starting Spark")
-                last = _follow(lines, kept, tell)
+                last = follow(lines, kept, MARK, lambda told: tell(_name_stage(told)))
                 ending = child.wait()
         found = _read_answer(answer, log)
     if "result" in found:
@@ -135,19 +136,6 @@ def _name_stage(told: str) -> str:
     if isinstance(found, Mapping) and "stage" in found:
         return str(found["stage"])
     return told.strip()
-
-
-def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> str:
-    """Keep Spark's log, pass on what the job does; return the last line that is no part of a stack trace."""
-    last = ""
-    for line in lines:
-        if line.startswith(MARK):
-            tell(_name_stage(line.removeprefix(MARK)))
-            continue
-        log.write(line)
-        if line.strip() and not line[0].isspace():
-            last = line.strip()
-    return last
 
 
 def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tell: Callable[[str], None]) -> Child:

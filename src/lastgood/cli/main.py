@@ -36,6 +36,7 @@ VERBS = {
     "report": "An incident as Markdown: what happened, what was done, what it cost, how to take it back.",
     "backup": "Back up the logs of a query, list backups, restore a lost checkpoint.",
     "key": "Keys that sign what lastgood writes beside a checkpoint: create, rotate, list, remove, sign.",
+    "load": "Files into a table, chunk by chunk: the same command again goes on where it ended.",
     "verify": "Every offset in exactly one committed batch; --data: count source against sink.",
     "completion": "Print the completion script for a shell.",
 }

@@ -34,6 +34,7 @@ class HoldReason(enum.Enum):
     APPLY = "apply"
     """A plan is carried out, by whichever verb."""
     REBUILD = "rebuild"
+    LOAD = "load"
     UNDO = "undo"
 
 
@@ -41,6 +42,7 @@ _WORDS = {
     HoldReason.RUN: "another lastgood run supervises this checkpoint",
     HoldReason.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
     HoldReason.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    HoldReason.LOAD: "another lastgood load of the same files into the same table goes on",
     HoldReason.REBUILD: "state of this checkpoint is being made anew, by lastgood rebuild",
     None: "another process of lastgood holds this checkpoint",
 }

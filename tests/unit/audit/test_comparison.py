@@ -12,6 +12,7 @@ from lastgood.audit.committed import NoCommittedBatchError, read_committed
 from lastgood.audit.spark_job import SinkUnreadableError
 from lastgood.audit.specification import find_sink_table, make_audit_spec
 from lastgood.errors import LastgoodError, UsageError
+from lastgood.process.marked import follow
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.reader import SourceKindError, TopicRecreatedError
@@ -169,6 +170,6 @@ def test_each_refusal_of_the_job_is_an_error_of_its_own(kind: str, condition: st
 def test_log_is_kept_and_stages_are_passed_on() -> None:
     lines = ["starting\n", f'{MARK}{{"stage": "reading"}}\n', "Exception: no\n", "\tat here\n", "\n"]
     log, told = io.StringIO(), list[str]()
-    assert spark_job._follow(lines, log, told.append) == "Exception: no"
-    assert told == ["reading"]
+    assert follow(lines, log, MARK, told.append) == "Exception: no"
+    assert [spark_job._name_stage(each) for each in told] == ["reading"]
     assert log.getvalue() == "starting\nException: no\n\tat here\n\n"

@@ -1,0 +1,182 @@
+"""`lastgood load`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from lastgood.cli.once import OnceCommand
+from lastgood.cli.output import format_option, make_console, make_styled, print_json
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from lastgood.operations.load import Loaded
+    from lastgood.supervise.load_driver import LoadProgress
+
+
+class _Size(click.ParamType[int]):
+    """A number of bytes, such as `128MB`."""
+
+    name = "size"
+    _UNITS: ClassVar = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        number = text.rstrip("BKMGIbkmgi ")
+        unit = self._UNITS.get(text[len(number) :].strip().upper())
+        if unit is None or not number.isdecimal() or not int(number):
+            self.fail(f"{text!r} is no size; expected a number of bytes, such as 128MB", param, ctx)
+        return int(number) * unit
+
+
+@click.command(cls=OnceCommand)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--to", required=True, metavar="TABLE", help="delta:LOCATION, or file:LOCATION (Parquet).")
+@click.option("--as", "form", type=click.Choice(["csv", "jsonl", "text"]), help="By default as the names end.")
+@click.option("--schema", metavar="DDL", help="The columns, as Spark takes them: 'id BIGINT, at TIMESTAMP'.")
+@click.option("--infer-schema", is_flag=True, help="Spark finds the types out, for which it reads everything once.")
+@click.option(
+    "--option",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of Spark's reader: header=true. Repeatable.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["permissive", "dropmalformed", "failfast"]),
+    default="permissive",
+    help="What becomes of a record that is not what the schema says: its columns are null, it is left out, it ends the"
+    " load.",
+)
+@click.option(
+    "--chunk-size",
+    type=_Size(),
+    metavar="SIZE",
+    help="What one batch reads, and at most is read twice after a failure. By default by the size of the files and the"
+    " cores of this machine.",
+)
+@click.option("--checkpoint", metavar="LOCATION", help="By default TABLE.lastgood/loads/NAME.")
+@click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
+@format_option
+def load(
+    *,
+    files: tuple[str, ...],
+    to: str,
+    form: str | None,
+    schema: str | None,
+    infer_schema: bool,
+    pairs: tuple[str, ...],
+    mode: str,
+    chunk_size: int | None,
+    checkpoint: str | None,
+    follow_growth: bool,
+    output_format: str,
+) -> int:
+    r"""Load files into a table, chunk by chunk: whatever ends it, the same command goes on where it ended.
+
+    A load is a streaming query of Spark over ranges of the files, on a checkpoint of its own: a chunk and how far the
+    load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
+    reader makes of the whole files. Files are plain text in UTF-8, each record a line: CSV without line ends in quotes,
+    JSON lines, text. They are read in the order in which they are named, from any storage.
+
+    The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
+    not what it was when the load began, or where schema, options or files are others. Meanwhile `lastgood status` and
+    `lastgood inspect` tell of its checkpoint as of every other.
+
+    Spark runs in this Python, on all cores of this machine, and has to be 4.2 or later.
+
+    \b
+    lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
+    lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:s3a://lake/events --mode failfast
+
+    Exit codes: 0 loaded, or already loaded; 2 usage: a file, an option, a schema; 73 the same load goes on in another
+    process; 91 another load has begun on that checkpoint; 92 a file is not what it was; 93 Spark ended with an error,
+    what was loaded stays; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what was loaded stays.
+    """
+    from lastgood.load.specification import ParseMode
+    from lastgood.operations.load import LoadOptions
+    from lastgood.operations.load import load as operation
+
+    options = LoadOptions(
+        form=form,
+        schema=schema,
+        infers=infer_schema,
+        options=_read_pairs(pairs),
+        mode=ParseMode(mode),
+        chunk=chunk_size,
+        checkpoint=checkpoint,
+        follows_growth=follow_growth,
+    )
+    with _show_progress() as (tell, say):
+        loaded = operation(files, to, options, tell=tell, say=say)
+    if output_format == "json":
+        print_json(loaded.to_json())
+    else:
+        _print(loaded, ParseMode(mode) is ParseMode.DROPMALFORMED)
+    return 0
+
+
+def _read_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(
+                "an option is not understood", found=pair, expected="KEY=VALUE", next="--option header=true"
+            )
+        if name in found:
+            raise UsageError("an option is given twice", found=name, expected="once")
+        found[name] = value
+    return found
+
+
+@contextlib.contextmanager
+def _show_progress() -> Iterator[tuple[Callable[[LoadProgress], None], Callable[[str], None]]]:
+    """Gives what to tell of chunks, and of what else takes time; a bar is shown on a terminal only."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    out = make_console(stderr=True)
+    if not out.is_terminal:
+        yield lambda _: None, lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as shown:
+        task = shown.add_task("looking", total=None)
+
+        def tell(progress: LoadProgress) -> None:
+            said = f"chunk {progress.chunks}, {progress.rows:,} rows"
+            shown.update(task, description=said, completed=progress.done, total=progress.size)
+
+        yield tell, lambda doing: shown.update(task, description=doing)
+
+
+def _print(loaded: Loaded, is_dropped: bool) -> None:
+    from rich.filesize import decimal
+
+    out = make_console()
+    files = f"{len(loaded.files)} file{'s' if len(loaded.files) > 1 else ''}"
+    if not loaded.is_new:
+        out.print(make_styled(f"Already loaded: {files}, {loaded.rows:,} rows in {loaded.table}. Nothing was written."))
+        return
+    resumed = f", from byte {loaded.resumed_at:,} on" if loaded.resumed_at is not None else ""
+    out.print(
+        make_styled(
+            f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows of {decimal(loaded.bytes)}, in {loaded.chunks}"
+            f" chunks{resumed}, in {loaded.seconds:g} s."
+        )
+    )
+    if loaded.corrupt:
+        what = "left out" if is_dropped else "null where they are not"
+        out.print(make_styled(f"{loaded.corrupt:,} records are not what the schema says: {what}."))

@@ -1,0 +1,152 @@
+"""The files of a load, looked at before anything is read: whether they are what they are said to be, and the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from lastgood.errors import UsageError
+from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.storage.reading import Location, Storage, read_part
+
+COMPARED_BYTES = 64 * 1024
+"""How much of the beginning and of the end of a file is compared."""
+LINE_ENDS = (b"\n", b"\r")
+_BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"PK\x03\x04": "zip",
+    b"PAR1": "Parquet",
+    b"Obj\x01": "Avro",
+    b"ORC": "ORC",
+}
+_COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate", ".zip")
+
+
+def look_at_file(storage: Storage, location: Location, form: LoadFormat, options: Mapping[str, str]) -> InputFile:
+    """What a file is now.
+
+    Args:
+        storage: That of the file.
+        location: The file.
+        form: How it is said to be written.
+        options: Those of Spark's reader.
+
+    Raises:
+        UsageError: there is none, or it is of another kind.
+        StorageError: it cannot be read (subclasses).
+    """
+    found = storage.stat(location)
+    if found is None or found.is_folder or found.size is None:
+        raise UsageError(
+            "there is no such file",
+            subject=str(location),
+            found="a folder" if found is not None else None,
+            expected="a file; of a folder, each of its files by its name",
+        )
+    head = _read(storage, location, 0, COMPARED_BYTES)
+    tail = _read(storage, location, max(0, found.size - COMPARED_BYTES), COMPARED_BYTES)
+    _require_plain_text(location, head)
+    begins = len(_BOM) if head.startswith(_BOM) else 0
+    if form is LoadFormat.CSV and options.get("header", "").lower() == "true":
+        begins = _find_end_of_header(storage, location, begins, options.get("comment", ""))
+    return InputFile(
+        location=str(location),
+        size=found.size,
+        modified_ms=found.modified_ms,
+        head=_take_checksum(head),
+        tail=_take_checksum(tail),
+        begins=begins,
+        is_ended=tail.endswith(LINE_ENDS),
+    )
+
+
+def is_continued(storage: Storage, before: InputFile, now: InputFile, location: Location) -> bool:
+    """Whether a file has what it had before, and more behind it, as far as its head and its former end tell.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+    """
+    if now.size <= before.size:
+        return False
+    compared = min(before.size, COMPARED_BYTES)
+    head = _read(storage, location, 0, compared)
+    tail = _read(storage, location, before.size - compared, compared)
+    return _take_checksum(head) == before.head and _take_checksum(tail) == before.tail
+
+
+def find_line_end(storage: Storage, location: Location, position: int, size: int, step: int = COMPARED_BYTES) -> int:
+    """Where the next line begins, from a position within a line, or at its first byte, on; the size if none does.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+    """
+    at = position
+    while at < size:
+        block = _read(storage, location, at, min(step, size - at))
+        if not block:
+            break
+        ends = [found for found in map(block.find, LINE_ENDS) if found >= 0]
+        if ends:
+            end = at + min(ends)
+            two = _read(storage, location, end, 2)
+            return end + (2 if two == b"\r\n" else 1)
+        at += len(block)
+    return size
+
+
+def _read(storage: Storage, location: Location, begin: int, limit: int) -> bytes:
+    """What is there of a range; nothing behind the end of a file, or if it is gone."""
+    return read_part(storage, location, begin=begin, limit=limit) or b""
+
+
+def _require_plain_text(location: Location, head: bytes) -> None:
+    """See that it is text in UTF-8, as far as its first bytes tell."""
+    for begin, name in _COMPRESSED.items():
+        if head.startswith(begin):
+            raise UsageError(
+                "a file is no plain text", subject=str(location), found=name, expected="text, not compressed, in UTF-8"
+            )
+    if location.name.lower().endswith(_COMPRESSED_NAMES):
+        found = f"a name that ends in {location.name[location.name.rfind('.') :]}, which Spark would decompress"
+        raise UsageError("a file is no plain text", subject=str(location), found=found, expected="a name as of text")
+    if head.startswith(_OTHER_BOMS):
+        raise UsageError(
+            "a file is not in UTF-8",
+            subject=str(location),
+            found="the byte order mark of UTF-16 or UTF-32",
+            expected="text in UTF-8",
+        )
+
+
+def _find_end_of_header(storage: Storage, location: Location, begins: int, comment: str) -> int:
+    """Behind the first line that is neither blank nor a comment, as Spark takes it for the header."""
+    size = _find_size(storage, location)
+    at = begins
+    while at < size:
+        end = find_line_end(storage, location, at, size)
+        line = _read(storage, location, at, min(end - at, COMPARED_BYTES)).decode(errors="replace")
+        at = end
+        is_comment = bool(comment) and line.startswith(comment)
+        if take_trimmed(line) and not is_comment:
+            return at
+    return size
+
+
+def take_trimmed(text: str) -> str:
+    """Without what Java's `trim` takes away: characters up to the blank, at both ends."""
+    return text.strip("".join(map(chr, range(33))))
+
+
+def _find_size(storage: Storage, location: Location) -> int:
+    found = storage.stat(location)
+    return 0 if found is None or found.size is None else found.size
+
+
+def _take_checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

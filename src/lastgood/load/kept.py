@@ -1,0 +1,93 @@
+"""What of a load lies beside its checkpoint: what it is, and how many rows each chunk had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lastgood.load.specification import LoadDiffersError, LoadSpec
+from lastgood.notes import read_json
+from lastgood.storage.reading import Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue, ShapeError
+
+_SPEC = "load.json"
+_COUNTS = "load"
+_SPEC_BYTES_MAX = 64 * 1024 * 1024
+_COUNT_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCount(JsonValue):
+    """What one chunk had."""
+
+    rows: int
+    """Records, also those that are not what the schema says."""
+    corrupt: int
+    """Of these, how many are not."""
+
+
+def keep_spec(storage: WritableStorage, checkpoint: Location, spec: LoadSpec) -> None:
+    """Note down which load it is; before its first chunk.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    # Safe: whoever holds the checkpoint has read what is there, and goes on with that load.
+    storage.write(_locate(checkpoint) / _SPEC, json.dumps(spec.to_json(), indent=1).encode())
+
+
+def read_spec(storage: Storage, checkpoint: Location) -> LoadSpec | None:
+    """Which load has begun on a checkpoint; None if none has.
+
+    Raises:
+        LoadDiffersError: what is noted down is not that.
+        StorageError: it cannot be read (subclasses).
+    """
+    file = _locate(checkpoint) / _SPEC
+    raw = storage.read(file, limit=_SPEC_BYTES_MAX)
+    if raw is None:
+        return None
+    try:
+        return LoadSpec.from_json(read_json(raw))
+    except (ShapeError, ValueError) as error:
+        raise LoadDiffersError(
+            "what was noted down of the load is not understood",
+            subject=str(file),
+            found=str(error),
+            expected="what the load wrote when it began",
+            effect="nothing was read or written",
+            next="--checkpoint with a location of its own, to load the files anew",
+        ) from error
+
+
+def keep_count(storage: WritableStorage, checkpoint: Location, batch: int, count: ChunkCount) -> None:
+    """Note down what a chunk had, which is committed.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    # Safe: what a chunk had is the same whoever counts it.
+    storage.write(_locate(checkpoint) / f"{_COUNTS}/{batch}", json.dumps(count.to_json()).encode())
+
+
+def read_counts(storage: Storage, checkpoint: Location, batches: Collection[int]) -> dict[int, ChunkCount]:
+    """What chunks had, as far as it was noted down.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+    """
+    found = {}
+    for batch in batches:
+        raw = storage.read(_locate(checkpoint) / f"{_COUNTS}/{batch}", limit=_COUNT_BYTES_MAX)
+        try:
+            found[batch] = ChunkCount.from_json(read_json(raw or b""))
+        except (ShapeError, ValueError):
+            continue  # half written, or none: it is counted once more
+    return found
+
+
+def _locate(checkpoint: Location) -> Location:
+    return checkpoint.sibling(WORK_SUFFIX)

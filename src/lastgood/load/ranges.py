@@ -1,0 +1,137 @@
+"""Ranges of the files of a load: what one batch reads, cut for its tasks, and read back as whole lines.
+
+A task has the lines that begin within its piece; the last of them may end behind it. So pieces may be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lastgood.load.input_files import find_line_end
+from lastgood.load.specification import InputFile
+from lastgood.notes import read_json
+from lastgood.storage.reading import Location, Storage
+from lastgood.values import JsonValue
+
+BLOCK = 8 * 1024 * 1024
+"""Bytes that a task reads at once."""
+_LOOK = 64 * 1024
+_SMALLEST = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LoadPosition(JsonValue):
+    """Where a load stands, and the offset of its source: all files before this one are read, this one up to here."""
+
+    file: int
+    position: int
+    """Bytes, on the begin of a record or at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file that one task reads."""
+
+    file: int
+    begin: int
+    end: int
+    range_begin: int
+    """Where the batch begins in this file, on the begin of a record."""
+    range_end: int
+    """Where it ends there."""
+
+
+def read_position(text: str) -> LoadPosition:
+    """An offset of the source, as it stands in a log.
+
+    Raises:
+        ShapeError, ValueError: it is none.
+    """
+    return LoadPosition.from_json(read_json(text))
+
+
+def begin_of(files: Sequence[InputFile]) -> LoadPosition:
+    """Where a load begins."""
+    return LoadPosition(0, files[0].begins)
+
+
+def find_end_of_chunk(
+    files: Sequence[InputFile], start: LoadPosition, most: int | None, find_end: Callable[[InputFile, int], int]
+) -> LoadPosition:
+    """Where a batch ends that begins at a position.
+
+    Args:
+        files: All of the load.
+        start: Where it begins.
+        most: How many bytes it reads, but that it ends with a record; None: all that there are.
+        find_end: Where the line ends that has a position of a file in it.
+    """
+    at, left = start, most
+    while True:
+        file = files[at.file]
+        if left is not None and at.position + left < file.size:
+            end = find_end(file, max(at.position + left - 1, at.position))
+            if end < file.size:
+                return LoadPosition(at.file, end)
+        if left is not None:
+            left = max(0, left - (file.size - at.position))
+        if at.file + 1 == len(files):
+            return LoadPosition(at.file, file.size)
+        at = LoadPosition(at.file + 1, files[at.file + 1].begins)
+        if left == 0:
+            return at
+
+
+def list_pieces(files: Sequence[InputFile], start: LoadPosition, end: LoadPosition, tasks: int) -> Iterator[Piece]:
+    """What the tasks of a batch read, of about the same size each."""
+    ranges = []
+    for number in range(start.file, end.file + 1):
+        begin = start.position if number == start.file else files[number].begins
+        until = end.position if number == end.file else files[number].size
+        if begin < until:
+            ranges.append((number, begin, until))
+    size = max(_SMALLEST, -(-sum(until - begin for _, begin, until in ranges) // max(tasks, 1)))
+    for number, begin, until in ranges:
+        for at in range(begin, until, size):
+            yield Piece(number, at, min(at + size, until), begin, until)
+
+
+def read_lines(
+    storage: Storage, location: Location, piece: Piece, read: Callable[[int, int], bytes]
+) -> Iterator[bytes]:
+    """Whole lines, many at once, each with its end but perhaps the last one.
+
+    Args:
+        storage: That of the file.
+        location: The file.
+        piece: Which lines: those that begin within it.
+        read: Gives at most so many bytes of the file from a byte on.
+    """
+    at = _find_first_line(storage, location, piece, read)
+    rest = b""
+    while at < piece.end:
+        block = read(at, min(BLOCK, piece.end - at))
+        if not block:
+            break
+        at += len(block)
+        whole, rest = _cut(rest + block)
+        if whole:
+            yield whole
+    if rest:
+        end = find_line_end(storage, location, at - 1, piece.range_end)
+        rest += read(at, end - at) if end > at else b""
+        yield rest
+
+
+def _find_first_line(storage: Storage, location: Location, piece: Piece, read: Callable[[int, int], bytes]) -> int:
+    """Where the first line begins that begins within the piece; behind it if none does."""
+    if piece.begin == piece.range_begin:
+        return piece.begin
+    return find_line_end(storage, location, piece.begin - 1, piece.range_end)
+
+
+def _cut(block: bytes) -> tuple[bytes, bytes]:
+    """The whole lines, and the rest; a carriage return at its end may be half a line end."""
+    last = max(block.rfind(b"\n"), block.rfind(b"\r", 0, max(len(block) - 1, 0)))
+    return block[: last + 1], block[last + 1 :]

@@ -1,0 +1,281 @@
+"""What a load is: which files go into which table, read how. Pure."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.values import JsonValue
+
+
+class LoadFormat(enum.Enum):
+    """How the files are written; each record is a line."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    TEXT = "text"
+
+
+class ParseMode(enum.Enum):
+    """What becomes of a record that is not what the schema says: the modes of Spark's own readers."""
+
+    PERMISSIVE = "permissive"
+    DROPMALFORMED = "dropmalformed"
+    FAILFAST = "failfast"
+
+
+_SHARED = (
+    "columnNameOfCorruptRecord dateFormat enableDateTimeParsingFallback locale timestampFormat timestampNTZFormat"
+    " timeZone"
+)
+_CSV = (
+    "charToEscapeQuoteEscaping comment delimiter emptyValue enforceSchema escape header ignoreLeadingWhiteSpace"
+    " ignoreTrailingWhiteSpace maxCharsPerColumn maxColumns nanValue negativeInf nullValue positiveInf preferDate"
+    " quote sep unescapedQuoteHandling"
+)
+_JSONL = (
+    "allowBackslashEscapingAnyCharacter allowComments allowNonNumericNumbers allowNumericLeadingZeros"
+    " allowSingleQuotes allowUnquotedControlChars allowUnquotedFieldNames dropFieldIfAllNull prefersDecimal"
+    " primitivesAsString"
+)
+OPTIONS: Mapping[LoadFormat, frozenset[str]] = MappingProxyType(
+    {
+        LoadFormat.CSV: frozenset(f"{_SHARED} {_CSV}".split()),
+        LoadFormat.JSONL: frozenset(f"{_SHARED} {_JSONL}".split()),
+        LoadFormat.TEXT: frozenset(),
+    }
+)
+"""Options of Spark's readers that are known to give the same rows range by range as for whole files."""
+_ENDINGS = {
+    ".csv": LoadFormat.CSV,
+    ".jsonl": LoadFormat.JSONL,
+    ".ndjson": LoadFormat.JSONL,
+    ".txt": LoadFormat.TEXT,
+}
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]+")
+
+
+class LoadDiffersError(LastgoodError):
+    """A load that has begun is not the one that is asked for now."""
+
+    condition = "LOAD_DIFFERS"
+    exit_code = 91
+    retry = Retry.AFTER_CHANGE
+
+
+class InputChangedError(LastgoodError):
+    """A file of which a load has read a part is not what it was."""
+
+    condition = "INPUT_CHANGED"
+    exit_code = 92
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile(JsonValue):
+    """A file, as it was when it was looked at."""
+
+    location: str
+    size: int
+    """Bytes."""
+    modified_ms: int | None
+    """Milliseconds since 1970; None where the storage does not tell."""
+    head: str
+    """SHA-256 of its first bytes."""
+    tail: str
+    """SHA-256 of its last bytes."""
+    begins: int
+    """Where its first record begins: behind a byte order mark and a header."""
+    is_ended: bool
+    """Whether its last record is ended by a line end."""
+
+    def list_changes(self, now: InputFile) -> Iterator[str]:
+        """What is not as it was, in a few words each; one that has only grown has its `head`."""
+        if now.size != self.size:
+            yield f"{now.size} bytes, {self.size} when it was read"
+        if now.head != self.head:
+            yield "its beginning is another"
+        if now.size == self.size and now.tail != self.tail:
+            yield "its end is another"
+        if now.size == self.size and now.modified_ms != self.modified_ms:
+            yield "it was written since"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSpec(JsonValue):
+    """A load, as it lies beside its checkpoint from its first start on."""
+
+    table: str
+    """The sink: `delta:LOCATION` or `file:LOCATION`."""
+    form: LoadFormat
+    schema: str | None
+    """DDL of the columns, as it was said; None: as Spark finds them."""
+    columns: str | None = None
+    """The columns as Spark writes a schema in JSON; None before the first start."""
+    infers: bool
+    """Whether Spark was asked to find out the types of columns."""
+    options: Mapping[str, str]
+    """Those of Spark's reader."""
+    mode: ParseMode
+    files: tuple[InputFile, ...]
+    """In the order in which they are read."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(each.size for each in self.files)
+
+    def count_bytes_before(self, file: int, position: int) -> int:
+        """Bytes before a position of a file, over all files."""
+        return sum(each.size for each in self.files[:file]) + position
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The file and the position where everything is read."""
+        return len(self.files) - 1, self.files[-1].size
+
+
+def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
+    """How the files are written: as it is said, else by the ends of their names.
+
+    Raises:
+        UsageError: it is not said, and the names do not tell one.
+    """
+    if told is not None:
+        return LoadFormat(told)
+    endings = {location[location.rfind(".") :].lower() for location in locations}
+    forms = {_ENDINGS.get(each) for each in endings}
+    form = next(iter(forms))
+    if len(forms) != 1 or form is None:
+        raise UsageError(
+            "how the files are written is not known by their names",
+            found=", ".join(sorted(endings)),
+            expected=", ".join(_ENDINGS),
+            next="--as csv|jsonl|text added to the same command",
+        )
+    return form
+
+
+def require_known_options(form: LoadFormat, options: Mapping[str, str]) -> dict[str, str]:
+    """The options by the names that Spark gives them.
+
+    Raises:
+        UsageError: one is not known to give the same rows range by range, or two are the same.
+    """
+    names = {name.lower(): name for name in OPTIONS[form]}
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        known = names.get(name.lower())
+        if known is None:
+            raise UsageError(
+                f"a load of {form.value} knows no such option",
+                found=name,
+                expected=", ".join(sorted(OPTIONS[form])) or "none",
+            )
+        if known in found:
+            raise UsageError("an option is given twice", found=name, expected=f"{known} once")
+        found[known] = value
+    return found
+
+
+def name_load(locations: Sequence[str], table: str) -> str:
+    """By which name the load of these files into this table is found again: the same files, the same name."""
+    told = hashlib.sha256(json.dumps([table, *locations]).encode()).hexdigest()
+    stem = locations[0].rstrip("/").rpartition("/")[2].partition(".")[0]
+    return f"{_NOT_IN_A_NAME.sub('-', stem)[:40] or 'load'}-{told[:8]}"
+
+
+def go_on(
+    begun: LoadSpec, asked: LoadSpec, *, continued: Collection[str] = (), follows_growth: bool = False
+) -> LoadSpec:
+    """The load that is asked for, with the columns of the one that has begun; what it is comes from who asks for it.
+
+    Args:
+        begun: As it began.
+        asked: As it is asked for now.
+        continued: Locations of the files that have what they had before, and more behind it.
+        follows_growth: Whether what was added to the last file is read too.
+
+    Raises:
+        LoadDiffersError: it is another load.
+        InputChangedError: a file is not what it was.
+    """
+    differing = list(_list_differences(begun, asked))
+    if differing:
+        found, expected = differing[0]
+        raise LoadDiffersError(
+            "the load that has begun on this checkpoint is another one",
+            found=found,
+            expected=expected,
+            effect="nothing was read or written",
+            next="the command with which it began; or --checkpoint with a location of its own",
+        )
+    *others, last = zip(begun.files, asked.files, strict=True)
+    for before, now in others:
+        _require_same(before, now)
+    before, now = last
+    if now.location in continued:
+        _require_followed(before, now, follows_growth=follows_growth)
+    else:
+        _require_same(before, now)
+    return replace(asked, columns=begun.columns)
+
+
+def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, str]]:
+    """What is another, and what it was."""
+    locations = [[each.location for each in spec.files] for spec in (asked, begun)]
+    if locations[0] != locations[1]:
+        yield f"the files {', '.join(locations[0])}", ", ".join(locations[1])
+    if asked.table != begun.table:
+        yield f"the table {asked.table}", begun.table
+    if asked.form is not begun.form:
+        yield f"files of {asked.form.value}", begun.form.value
+    if asked.schema != begun.schema:
+        yield f"the schema {asked.schema or 'as Spark finds it'}", begun.schema or "as Spark finds it"
+    if asked.infers != begun.infers:
+        yield _show_inferring(asked), _show_inferring(begun)
+    if dict(asked.options) != dict(begun.options):
+        yield f"the options {_show_options(asked)}", _show_options(begun)
+    if asked.mode is not begun.mode:
+        yield f"the mode {asked.mode.value}", begun.mode.value
+
+
+def _show_inferring(spec: LoadSpec) -> str:
+    return "--infer-schema" if spec.infers else "no --infer-schema"
+
+
+def _show_options(spec: LoadSpec) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(spec.options.items())) or "none"
+
+
+def _require_same(before: InputFile, now: InputFile) -> None:
+    changes = list(before.list_changes(now))
+    if changes:
+        raise _make_changed_error(before, "; ".join(changes))
+
+
+def _require_followed(before: InputFile, now: InputFile, *, follows_growth: bool) -> None:
+    """See that what a file has grown by may be read on."""
+    if not before.is_ended:
+        found = f"it has grown to {now.size} bytes, and its last record had no line end: what follows may belong to it"
+        raise _make_changed_error(before, found)
+    if not follows_growth:
+        found = f"it has grown to {now.size} bytes"
+        raise _make_changed_error(before, found, next="--follow-growth added to the same command")
+
+
+def _make_changed_error(before: InputFile, found: str, next: str | None = None) -> InputChangedError:  # noqa: A002
+    return InputChangedError(
+        "a file of the load is not what it was",
+        subject=before.location,
+        found=found,
+        expected=f"the file of {before.size} bytes with which the load began",
+        effect="nothing was read or written",
+        next=next or "--checkpoint with a location of its own, to load the files anew",
+    )

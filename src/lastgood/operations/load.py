@@ -1,0 +1,166 @@
+"""`load`: files into a table, chunk by chunk; the same command again goes on where the last one ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lastgood.errors import UsageError
+from lastgood.load.begun import find_begun, read_begun
+from lastgood.load.input_files import look_at_file
+from lastgood.load.kept import read_counts
+from lastgood.load.ranges import LoadPosition
+from lastgood.load.specification import LoadSpec, ParseMode, choose_form, name_load, require_known_options
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.sinks.kinds import SINK_KINDS, find_traits
+from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.supervise.load_driver import Follower, LoadProgress, LoadQuestion, run_load
+from lastgood.values import JsonValue
+
+_CHUNK_LEAST = 64 * 1024 * 1024
+_CHUNK_OF_A_CORE = 128 * 1024 * 1024
+_CHUNKS_LEAST = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How files are loaded."""
+
+    form: str | None = None
+    """`csv`, `jsonl` or `text`; None: as their names tell."""
+    schema: str | None = None
+    """DDL of the columns; None: as Spark finds them."""
+    infers: bool = False
+    """Whether Spark finds out their types, for which it reads the files once."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Those of Spark's reader."""
+    mode: ParseMode = ParseMode.PERMISSIVE
+    chunk: int | None = None
+    """Bytes that one batch reads; None: so that there are enough chunks, of a size that pays."""
+    checkpoint: str | None = None
+    """Where the checkpoint lies; None: beside the table."""
+    follows_growth: bool = False
+    """Whether what was added to the last file since is read too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded(JsonValue):
+    """What `load` prints as JSON."""
+
+    load: str
+    """Its name, by which the same command finds it again."""
+    table: str
+    checkpoint: str
+    files: tuple[str, ...]
+    bytes: int
+    rows: int
+    """Rows of the load in the table."""
+    corrupt: int
+    """Records that are not what the schema says."""
+    chunks: int
+    resumed_at: int | None
+    """At which byte this run went on; None if it began."""
+    is_new: bool
+    """Whether this run has loaded anything."""
+    seconds: float
+
+
+def load(
+    files: Sequence[str],
+    to: str,
+    options: LoadOptions | None = None,
+    *,
+    tell: Callable[[LoadProgress], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Loaded:
+    """Load files into a table, each record once, however often it is called and killed.
+
+    Args:
+        files: Their locations, in the order in which they are read.
+        to: `delta:LOCATION` or `file:LOCATION`, a folder of Parquet files.
+        options: How.
+        tell: Is told of each chunk that is committed.
+        say: Is told, in a few words, what takes time.
+
+    Raises:
+        UsageError: a file, an option or the schema cannot be what was meant.
+        LoadDiffersError: another load has begun on this checkpoint.
+        InputChangedError: a file is not what it was when the load began.
+        CheckpointHeldError: the same load goes on in another process.
+        LoadFailedError: the Spark job ended with an error.
+        StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+        LastgoodError: Java, pyspark or JVM parts are not there (subclasses).
+    """
+    began = time.monotonic()
+    wanted = options or LoadOptions()
+    asked = _look(files, to, wanted)
+    locations = [each.location for each in asked.files]
+    name = name_load(locations, asked.table)
+    table = parse_location(asked.table.partition(":")[2])
+    checkpoint = (
+        parse_location(wanted.checkpoint) if wanted.checkpoint else table.sibling(f"{WORK_SUFFIX}/loads/{name}")
+    )
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+        storage = open_storage(checkpoint)
+        spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth)
+        is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
+        if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
+            chunk = wanted.chunk or _choose_chunk(spec.size)
+            question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(table))
+            run_load(question, Follower(storage, checkpoint, spec, tell).take, say)
+        counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
+    rows, corrupt = (sum(getattr(each, name) for each in counts.values()) for name in ("rows", "corrupt"))
+    return Loaded(
+        load=name,
+        table=spec.table,
+        checkpoint=str(checkpoint),
+        files=tuple(each.location for each in spec.files),
+        bytes=spec.size,
+        rows=rows - corrupt if spec.mode is ParseMode.DROPMALFORMED else rows,
+        corrupt=corrupt,
+        chunks=len(counts),
+        resumed_at=begun.count_bytes(spec),
+        is_new=is_new,
+        seconds=round(time.monotonic() - began, 1),
+    )
+
+
+def _choose_chunk(size: int) -> int:
+    """Large enough that a batch pays, and so that what is done twice after a failure is little of the whole."""
+    return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), size // _CHUNKS_LEAST))
+
+
+def _find_format(spec: LoadSpec) -> str:
+    """Of the table, as Spark names it."""
+    reader = find_traits(spec.table.partition(":")[0]).reader
+    assert reader is not None  # else it was refused
+    return reader.format
+
+
+def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
+    """The load that is asked for, with what its files are now."""
+    if not files:
+        raise UsageError("no file is named", expected="FILE, one or several")
+    kind, _, place = to.partition(":")
+    if kind not in SINK_KINDS or find_traits(kind).reader is None or not place:
+        raise UsageError("the table is not understood", found=to, expected="delta:LOCATION or file:LOCATION")
+    locations = [parse_location(each) for each in files]
+    twice = {str(each) for each in locations if locations.count(each) > 1}
+    if twice:
+        raise UsageError("a file is named twice", found=min(twice), expected="each file once")
+    form = choose_form([str(each) for each in locations], wanted.form)
+    options = require_known_options(form, wanted.options)
+    if wanted.schema is not None and wanted.infers:
+        raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
+    return LoadSpec(
+        table=f"{kind}:{parse_location(place)}",
+        form=form,
+        schema=wanted.schema,
+        infers=wanted.infers,
+        options=options,
+        mode=wanted.mode,
+        files=tuple(look_at_file(open_storage(each), each, form, options) for each in locations),
+    )

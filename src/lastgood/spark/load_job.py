@@ -1,0 +1,241 @@
+"""Loads files into a table: a PySpark script that `supervise.load_driver` starts and follows.
+
+    spark-submit load_job.py QUESTION
+
+QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes), `sink` (`format`,
+`location`) and `mark`. What it tells are lines on standard output, each `mark` and a JSON object: `{"began": …}`,
+`{"chunk": …}`, `{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lastgood.load.begun import read_begun, read_end
+from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
+from lastgood.load.ranges import LoadPosition, begin_of
+from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
+from lastgood.notes import read_json
+from lastgood.spark.load_source import COLUMN, NAME, LoadSource
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
+
+_CORRUPT = "__lastgood_corrupt"
+_CORRUPT_DEFAULT = "_corrupt_record"
+_CORRUPT_OPTION = "columnNameOfCorruptRecord"
+_BLANK = {LoadFormat.CSV: r"^[\x00-\x20]*$", LoadFormat.JSONL: r"^[\x09\x0A\x0D\x20]*$"}
+"""What Spark's readers pass over: for CSV what Java's `trim` makes empty, for JSON what its parser skips."""
+_ARRAY = r"^[\x09\x0A\x0D\x20]*\["
+_ENDED = "load ended, since "
+_IS_ARRAY = "a line is a JSON array, and not an object"
+_NOT_UTF8 = "a line is not UTF-8"
+_OBSERVED = "load"
+_POLL_SECONDS = 0.2
+
+
+class LoadRefusedError(Exception):
+    """It cannot be loaded so."""
+
+    def __init__(self, kind: str, found: str) -> None:
+        super().__init__(kind, found)
+        self.answer = {"kind": kind, "found": found}
+
+
+class Job:
+    """One load."""
+
+    def __init__(self, spark: SparkSession, question: Mapping[str, Any]) -> None:
+        self.spark, self.question = spark, question
+        self.spec = LoadSpec.from_json(question["spec"])
+        self.mark = question["mark"]
+        self.checkpoint = parse_location(question["checkpoint"])
+        self.storage = open_writable(self.checkpoint)
+
+    def tell(self, **told: Any) -> None:
+        """Say something to who has started this."""
+        print(f"{self.mark}{json.dumps(told)}", flush=True)  # noqa: T201 - it is how it is told
+
+    def run(self) -> None:
+        """All of it.
+
+        Raises:
+            LoadRefusedError: Spark does not take the schema or the options.
+        """
+        _add_source(self.spark)
+        schema = self._find_schema()
+        self.spec = replace(self.spec, columns=schema.json())
+        keep_spec(self.storage, self.checkpoint, self.spec)
+        self.tell(began={"columns": schema.simpleString()})
+        frame = self.spark.readStream.format(NAME).options(**self._make_options()).load()
+        sink = self.question["sink"]
+        writer = self._load(frame, schema).writeStream.format(sink["format"])
+        writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
+        query = writer.start(sink["location"])
+        told = -1
+        while query.isActive:
+            time.sleep(_POLL_SECONDS)
+            told = self._tell_chunks(query, told)
+        query.awaitTermination()
+        self._tell_chunks(query, told)
+        self._count_again(schema)
+
+    def _find_schema(self) -> StructType:
+        spec = self.spec
+        try:
+            if spec.form is LoadFormat.TEXT:
+                return StructType([StructField(COLUMN, StringType())])
+            if spec.schema is not None:
+                return self.spark.createDataFrame([], spec.schema).schema  # as Spark reads DDL
+            if spec.columns is not None:
+                return StructType.fromJson(read_json(spec.columns))
+            reader = self.spark.read.options(**spec.options).option("mode", spec.mode.value)
+            if spec.infers:
+                reader = reader.option("inferSchema", "true")
+            paths = [each.location for each in spec.files]
+            return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
+        except PySparkException as error:
+            raise LoadRefusedError("schema", take_first_line(error)) from error
+
+    def _make_options(self) -> dict[str, str]:
+        files = json.dumps([each.to_json() for each in self.spec.files])
+        tasks = self.spark.sparkContext.defaultParallelism
+        return {"files": files, "chunk": str(self.question["chunk"]), "tasks": str(tasks)}
+
+    def _parse(self, lines: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
+        """All rows that lines make, and whether one is corrupt; with columns for that as well."""
+        spec = self.spec
+        if spec.form is LoadFormat.TEXT:
+            return lines, sf.expr("false")
+        told = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
+        corrupt = told if told in schema.fieldNames() else _CORRUPT
+        marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+        mode = "FAILFAST" if spec.mode is ParseMode.FAILFAST else "PERMISSIVE"
+        options = {**spec.options, _CORRUPT_OPTION: corrupt, "mode": mode}
+        parse = _parse_csv if spec.form is LoadFormat.CSV else _parse_json
+        wanted = ~sf.col(COLUMN).rlike(_BLANK[spec.form])
+        comment = spec.options.get("comment")
+        if spec.form is LoadFormat.CSV and comment:
+            wanted &= ~sf.col(COLUMN).startswith(comment)
+        rows = lines.where(wanted).select(parse(marked, options).alias("row")).select("row.*")
+        return rows, _name(corrupt).isNotNull()
+
+    def _load(self, lines: DataFrame, schema: StructType) -> DataFrame:
+        """The rows that are written: those that Spark's own reader makes of a file with these lines."""
+        rows, is_corrupt = self._parse(lines, schema)
+        rows = rows.observe(_OBSERVED, *_count(is_corrupt))
+        if self.spec.mode is ParseMode.DROPMALFORMED:
+            rows = rows.where(~is_corrupt)
+        return rows.select(*map(_name, schema.fieldNames()))
+
+    def _count_again(self, schema: StructType) -> None:
+        """Count what was committed by one who died before he could note it down: at most a chunk for each."""
+        committed = read_begun(self.storage, self.checkpoint).chunks
+        for batch in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
+            start = self._read_end(batch - 1) if batch else begin_of(self.spec.files)
+            span = {"start": json.dumps(start.to_json()), "end": json.dumps(self._read_end(batch).to_json())}
+            lines = self.spark.read.format(NAME).options(**self._make_options(), **span).load()
+            rows, is_corrupt = self._parse(lines, schema)
+            ((rows_found, corrupt_found),) = rows.agg(*_count(is_corrupt)).collect()
+            self._keep(batch, rows_found, corrupt_found)
+
+    def _read_end(self, batch: int) -> LoadPosition:
+        return read_end(self.storage, self.checkpoint, batch)
+
+    def _keep(self, batch: int, rows: int, corrupt: int) -> None:
+        keep_count(self.storage, self.checkpoint, batch, ChunkCount(rows, corrupt))
+        self.tell(chunk={"batch": batch, "rows": rows, "corrupt": corrupt})
+
+    def _tell_chunks(self, query: Any, told: int) -> int:
+        """Say which chunks were committed since; the newest of them.
+
+        Of one that the sink had already no row is seen, as it is not run again: it is counted at the end.
+        """
+        for progress in query.recentProgress:
+            batch = progress["batchId"]
+            observed = (progress["observedMetrics"] or {}).get(_OBSERVED)
+            if batch > told and observed is not None and observed["rows"]:
+                told = batch
+                self._keep(batch, observed["rows"], observed["corrupt"])
+        return told
+
+
+def _add_source(spark: SparkSession) -> None:
+    """Make the source known to a session; one that has loaded before knows it."""
+    spark.createDataFrame([], f"{COLUMN} string")  # so it is the active one, of which Spark asks whether it knows it
+    try:
+        spark.dataSource.register(LoadSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _parse_csv(schema: StructType, options: Mapping[str, str]) -> Column:
+    return sf.from_csv(sf.col(COLUMN), _write_ddl(schema), dict(options))
+
+
+def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:
+    """As Spark's reader does it; a load ends where `from_json` does otherwise.
+
+    Of an array the reader makes several rows; before bytes that are not UTF-8 it may keep what it has.
+    """
+    line = sf.col(COLUMN)
+    checked = (
+        sf.when(line.rlike(_ARRAY), _stop_load(_IS_ARRAY))
+        .when(~sf.is_valid_utf8(line), _stop_load(_NOT_UTF8))
+        .otherwise(line)
+    )
+    return sf.from_json(checked, schema, dict(options))
+
+
+def _stop_load(why: str) -> Column:
+    return sf.raise_error(sf.concat(sf.lit(f"{_ENDED}{why}: "), sf.substring(sf.make_valid_utf8(COLUMN), 1, 60)))
+
+
+def _count(is_corrupt: Column) -> tuple[Column, Column]:
+    return sf.count(sf.lit(1)).alias("rows"), sf.count(sf.when(is_corrupt, 1)).alias("corrupt")
+
+
+def _name(column: str) -> Column:
+    return sf.col(f"`{column.replace('`', '``')}`")
+
+
+def _write_ddl(schema: StructType) -> str:
+    return ", ".join(f"`{each.name.replace('`', '``')}` {each.dataType.simpleString()}" for each in schema.fields)
+
+
+def take_first_line(error: BaseException) -> str:
+    """What an error says, in one line: what has ended the load, if it was that."""
+    told = str(error).strip()
+    begin = max(0, told.find(_ENDED))
+    return told[begin:].removeprefix(_ENDED).partition("\n")[0][:500]
+
+
+def main() -> int:
+    """Read the question, answer."""
+    question = read_json(Path(sys.argv[1]).read_text())
+    job = Job(SparkSession.builder.getOrCreate(), question)
+    try:
+        job.run()
+    except LoadRefusedError as refused:
+        job.tell(error=refused.answer)
+        return 1
+    except (PySparkException, Py4JError) as error:
+        job.tell(error={"kind": "failed", "found": take_first_line(error)})
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The Spark job of a load: started, followed, and its end told."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+import lastgood.spark
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
+from lastgood.lab.jars import fetch_jars
+from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
+from lastgood.load.begun import read_end
+from lastgood.load.specification import LoadSpec
+from lastgood.notes import read_json
+from lastgood.process.java import find_java
+from lastgood.process.marked import follow
+from lastgood.storage.reading import Location, Storage
+
+_JOB = Path(lastgood.spark.__file__).parent / "load_job.py"
+_MARK = "lastgood-load "
+_SPARK = "4.2."
+"""The Spark of which it was shown that a load gives the rows that its own readers give."""
+_BATCHES_KEPT = 1_000_000
+_CONF = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    JAVA_OPTIONS: "-XX:+UseParallelGC",  # not those of a small session: it works for as long as there is something left
+    "spark.sql.streaming.minBatchesToRetain": str(_BATCHES_KEPT),
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # They would read only the columns that are asked for, and another number of them may be corrupt then.
+    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
+    "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
+}
+
+
+class LoadFailedError(LastgoodError):
+    """The Spark job of a load ended with an error; what was loaded so far stays, and the same command goes on."""
+
+    condition = "LOAD_FAILED"
+    exit_code = 93
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class LoadQuestion:
+    """What the job is asked."""
+
+    spec: LoadSpec
+    checkpoint: str
+    chunk: int
+    """Bytes."""
+    format: str
+    """Of the sink, as Spark names it."""
+    location: str
+    """Of the sink."""
+
+    def to_question(self) -> dict[str, Any]:
+        """What it reads."""
+        sink = {"format": self.format, "location": self.location}
+        own = {"checkpoint": self.checkpoint, "chunk": self.chunk, "sink": sink, "mark": _MARK}
+        return {"spec": self.spec.to_json(), **own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """Where a load stands."""
+
+    done: int
+    """Bytes of all files that are read and committed."""
+    size: int
+    """Bytes of all files."""
+    rows: int
+    """Rows of this run so far."""
+    chunks: int
+    """Chunks of this run so far."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Makes progress of what the job tells."""
+
+    storage: Storage
+    checkpoint: Location
+    spec: LoadSpec
+    tell: Callable[[LoadProgress], None]
+    rows: int = 0
+    chunks: int = 0
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Pass on that a chunk is committed."""
+        if "chunk" not in told:
+            return
+        self.rows += told["chunk"]["rows"]
+        self.chunks += 1
+        end = read_end(self.storage, self.checkpoint, told["chunk"]["batch"])
+        done = self.spec.count_bytes_before(end.file, end.position)
+        self.tell(LoadProgress(done=done, size=self.spec.size, rows=self.rows, chunks=self.chunks))
+
+
+def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
+    """Let the job load what is not loaded yet.
+
+    Args:
+        question: What it is asked.
+        tell: Gets what it tells: `{"began": …}` once, `{"chunk": …}` for each that is committed.
+        say: Is told, in a few words, what takes time.
+
+    Raises:
+        UsageError: Spark does not take the schema.
+        LoadFailedError: the job ended with an error.
+        ExtraMissingError, JavaMissingError: a part is not there, or too old.
+        LastgoodError: JVM parts cannot be had (subclasses).
+    """
+    environment, java = find_default_spark(), find_java(os.environ)
+    if not environment.version.startswith(_SPARK):
+        raise ExtraMissingError(extra="spark", module="pyspark 4.2", needed_for="lastgood load")
+    jars: tuple[Path, ...] = ()
+    if question.format == "delta" and environment.jar_set is not None:
+        jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
+    log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
+    refused: list[Mapping[str, str]] = []
+
+    def take(line: str) -> None:
+        told = read_json(line)
+        if "error" in told:
+            refused.append(told["error"])
+        else:
+            tell(told)
+
+    with tempfile.TemporaryDirectory(prefix="lastgood-load-") as folder:
+        file = Path(folder) / "question.json"
+        file.write_text(json.dumps(question.to_question()))
+        reader, writer = os.pipe()
+        with os.fdopen(reader, errors="replace") as lines:
+            with os.fdopen(writer, "wb") as output:
+                child = submit(
+                    _JOB, [str(file)], environment=environment, java=java, jars=jars, conf=_CONF, output=output
+                )
+            with child, log.open("w") as kept:
+                say("starting Spark")
+                last = follow(lines, kept, _MARK, take)
+                ending = child.wait()
+    if ending is None or not ending.is_success:
+        raise _make_error(refused, f"the job ended with {ending}: {last}", log)
+
+
+def _make_error(refused: list[Mapping[str, str]], otherwise: str, log: Path) -> LastgoodError:
+    error = refused[-1] if refused else {"kind": "failed", "found": otherwise}
+    if error["kind"] == "schema":
+        return UsageError(
+            "Spark does not take the schema", found=error["found"], expected="DDL, such as 'id BIGINT, at TIMESTAMP'"
+        )
+    return LoadFailedError(
+        "the load ended before everything was loaded",
+        found=error["found"],
+        effect="what was loaded so far stays",
+        next=f"see {log}; the same command goes on from there",
+    )

@@ -1,0 +1,48 @@
+"""Runs inside Spark: a load, and what Spark's own reader makes of the same files. Called by `RunningSpark.call`."""
+
+from __future__ import annotations
+
+import json
+
+
+def run(spark, told):
+    """The job of a load, in this session; what it has told."""
+    from lastgood.spark.load_job import Job, LoadRefusedError
+
+    for name in ("csv", "json"):
+        option = {"csv": "Csv", "json": "Json"}[name]
+        spark.conf.set(f"spark.sql.optimizer.enable{option}ExpressionOptimization", "false")
+    job = Job(spark, told["question"])
+    try:
+        job.run()
+    except LoadRefusedError as refused:
+        return {"error": refused.answer}
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+        return {"error": str(error)[:2000]}
+    return {"error": None}
+
+
+def read(spark, told):
+    """The rows of the table, and those of Spark's own reader, as texts."""
+    reader = spark.read.options(**told["options"]).option("mode", told["mode"])
+    if told["infers"]:
+        reader = reader.option("inferSchema", "true")
+    if told["schema"]:
+        reader = reader.schema(told["schema"])
+    form = {"csv": reader.csv, "jsonl": reader.json, "text": reader.text}[told["form"]]
+    sink = told["question"]["sink"]
+    found = {"error": None, "loaded": None}
+    try:
+        found["expected"] = list_rows(form(told["files"]))
+    except Exception as error:  # noqa: BLE001
+        found["error"] = str(error)[:2000]
+    try:
+        found["loaded"] = list_rows(spark.read.format(sink["format"]).load(sink["location"]))
+    except Exception as error:  # noqa: BLE001
+        found["unreadable"] = str(error)[:2000]
+    return found
+
+
+def list_rows(frame):
+    kinds = [kind for _, kind in frame.dtypes]
+    return [json.dumps([frame.columns, kinds]), *sorted(repr(row) for row in frame.collect())]

@@ -1,0 +1,160 @@
+"""What a load writes is what Spark's own reader makes of the same files, whatever the chunks are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.sparks import Sparks
+
+from lastgood.load.input_files import look_at_file
+from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
+from lastgood.storage.reading import open_storage, parse_location
+
+pytestmark = pytest.mark.spark
+APP = Path(__file__).with_name("load_app.py")
+COLUMNS = "id bigint, at timestamp, name string, amount double, day date, price decimal(10,2), is_new boolean"
+MARKED = f"{COLUMNS}, _corrupt_record string"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, and how it is read."""
+
+    content: bytes
+    form: str = "csv"
+    schema: str | None = COLUMNS
+    options: dict[str, str] = field(default_factory=dict)
+    infers: bool = False
+
+
+ROW = b"1,2026-03-01T10:00:00Z,a b,1.5,2026-03-01,10.25,true"
+OBJECT = b'{"id":1,"at":"2026-03-01T10:00:00Z","name":"a","amount":1.5,"day":"2026-03-01","price":10.25,"is_new":true}'
+CASES = {
+    "plain": Case(b"\n".join([ROW] * 7) + b"\n"),
+    "no line end at the end": Case(b"\n".join([ROW] * 3)),
+    "carriage returns": Case(b"\r\n".join([ROW] * 5) + b"\r\n"),
+    "lone carriage returns": Case(b"\r".join([ROW] * 5)),
+    "all line ends": Case(ROW + b"\r\n" + ROW + b"\n" + ROW + b"\r" + ROW + b"\n\n\r\n\r\r" + ROW),
+    "blank lines": Case(b"\n \n\t\n" + ROW + b"\n\x01\n\x0b\n\xc2\xa0\n\xe3\x80\x80\n" + ROW + b"\n\n"),
+    "byte order mark": Case(b"\xef\xbb\xbf" + ROW + b"\n" + ROW + b"\n"),
+    "header": Case(b"id,at,name,amount,day,price,is_new\n" + ROW + b"\n", options={"header": "true"}),
+    "header behind blanks": Case(b"\xef\xbb\xbf\n \nid,at,name\n" + ROW + b"\n" + ROW, options={"header": "true"}),
+    "header and comments": Case(
+        b"#x\n #y\nid,at\n#z\n" + ROW + b"\n #no\n" + ROW, options={"header": "true", "comment": "#"}
+    ),
+    "only a header": Case(b"id,at,name\n", options={"header": "true"}),
+    "empty": Case(b""),
+    "quotes": Case(b'1,,"a,b",1.5\n2,,"a ""b""",1\n3,,a"b,2\n4,,"open,3\n5,,"a" b,1\n6,,"a\\"b",1\n7,,"",\n8,,\'\',\n'),
+    "quotes over lines": Case(b'1,,"a\nb",1.5\n2,,c,1\n'),
+    "other signs": Case(b"1|x|'a|b'|1,5\n2|y|'a~'b'|2\n", options={"sep": "|", "quote": "'", "escape": "~"}),
+    "two signs": Case(b"1||x||a|b||1.5\n", options={"sep": "||"}),
+    "blanks": Case(b" 1 , , a ,1.5 , 2026-03-01 ,1.1,true \n"),
+    "blanks left out": Case(
+        b" 1 , , a , 1.5 \n", options={"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
+    ),
+    "too few and too many": Case(b"1\n1,,\n" + ROW + b",more,and more\n,,,,,,,\n,\n"),
+    "not what the schema says": Case(
+        b"x,no,a,b,c,d,e\n1.0,2026,,1e5,2026-13-01,1.234,yes\n99999999999999999999,,,,,,\n"
+    ),
+    "marked": Case(b"x,no,a,b,c,d,e\n" + ROW + b"\n1\n1,,,,,,,,,\n", schema=MARKED),
+    "marked under another name": Case(
+        b"x,no\n" + ROW + b"\n",
+        schema=f"{COLUMNS}, bad string",
+        options={"columnNameOfCorruptRecord": "bad"},
+    ),
+    "nulls": Case(b"1,,NULL,NULL\n2,,,\n3,,null,NaN\n4,,x,Inf\n5,,y,-Infinity\n", options={"nullValue": "NULL"}),
+    "empty values": Case(b'1,,"",\n2,,,\n', options={"emptyValue": "e", "nullValue": "n"}),
+    "numbers": Case(
+        b"+1,,,+1.5,,-.5,TRUE\n0x1F,,,1d,,1e2,False\n-0,,,-0.0,,00.10,T\n 1,,,1_0,,1,1\n1L,,,1f,,1.005,0\n"
+    ),
+    "times": Case(
+        b"1,2026-03-01,,,2026-3-1\n2,2026-03-01 10:00,,,2026-03-01T10\n3,2026-03-01T10:00:00.123456+02:00,,,1-1-1\n"
+    ),
+    "times of a form": Case(
+        b"1,01/03/2026 10h,,,01.03.26\n", options={"timestampFormat": "dd/MM/yyyy HH'h'", "dateFormat": "dd.MM.yy"}
+    ),
+    "not UTF-8": Case(b"1,,\xff\xfe,1\n2,,\xe4\xf6,2\n", schema=MARKED),
+    "control characters": Case(bytes(each for each in range(1, 32) if each not in (10, 13)) + b"\n1,,a\x00b,1\n"),
+    "found out": Case(b"id,v,t\n1,1.5,2026-03-01\n2,,\nx,2,\n", schema=None, options={"header": "true"}, infers=True),
+    "texts": Case(b"id,v,v\n1,1.5,2\n", schema=None, options={"header": "true"}),
+    "a long line": Case(ROW + b"\n1,," + b"x" * 70_000 + b",1\n" + ROW),
+    "wide": Case(
+        b",".join(b"%d" % each for each in range(300)), schema=", ".join(f"c{each} int" for each in range(300))
+    ),
+    "lines": Case(b"a\r\n\n b \rc\xff\n\xef\xbb\xbfd", "text", None),
+    "lines with a byte order mark": Case(b"\xef\xbb\xbfa\nb", "text", None),
+    "objects": Case(b"\n".join([OBJECT] * 5), "jsonl"),
+    "objects and blanks": Case(b"\n \n" + OBJECT + b"\r\n\t\n\x0b\n" + OBJECT + b"\n", "jsonl"),
+    "broken objects": Case(OBJECT + b'\n{"id":\nno\n{"id":"x","amount":"1"}\n{}\nnull\n1\n"a"\n', "jsonl", MARKED),
+    "several objects in a line": Case(OBJECT + b" " + OBJECT + b"\n" + OBJECT + b",\n", "jsonl", MARKED),
+    "nested": Case(
+        b'{"a":{"b":[1,2,{"c":3}],"d":{"x y":1}}}\n{"a":{"b":[]}}\n',
+        "jsonl",
+        "a struct<b:array<string>,d:map<string,int>>",
+    ),
+    "found out of objects": Case(b'{"a":1,"b":{"c d":[1.5]}}\n{"a":"x"}\n', "jsonl", None),
+    "byte order mark of objects": Case(b"\xef\xbb\xbf" + OBJECT + b"\n" + OBJECT, "jsonl"),
+    "twice the same name": Case(b'{"id":1,"id":2,"ID":3}\n', "jsonl"),
+}
+
+
+@pytest.fixture
+def compare(sparks: Sparks, tmp_path: Path) -> Any:
+    def compared(case: Case, mode: ParseMode, chunk: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        files = []
+        for number, content in enumerate([case.content, case.content[: len(case.content) // 2]]):
+            file = tmp_path / f"{chunk}-{number}.{case.form}"
+            file.write_bytes(content)
+            files.append(str(file))
+        form, locations = LoadFormat(case.form), [parse_location(each) for each in files]
+        looked = tuple(look_at_file(open_storage(each), each, form, case.options) for each in locations)
+        table, checkpoint = tmp_path / f"table-{chunk}", tmp_path / f"chk-{chunk}"
+        spec = LoadSpec(
+            table=f"file:{table}",
+            form=form,
+            schema=case.schema,
+            infers=case.infers,
+            options=case.options,
+            mode=mode,
+            files=looked,
+        )
+        sink = {"format": "parquet", "location": str(table)}
+        question = {"spec": spec.to_json(), "checkpoint": str(checkpoint), "chunk": chunk, "sink": sink, "mark": "#"}
+        spark = sparks.of("4.2.0")
+        told = spark.call(APP, "run", question=question)
+        asked = {"form": case.form, "schema": case.schema, "options": case.options, "infers": case.infers}
+        return told, spark.call(APP, "read", question=question, files=files, mode=mode.value, **asked)
+
+    return compared
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("mode", ParseMode)
+def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: ParseMode) -> None:
+    require_same_rows(compare, CASES[name], mode)
+
+
+@pytest.mark.parametrize("name", ["header and comments", "not what the schema says", "broken objects"])
+def test_so_are_some_of_them(compare: Any, name: str) -> None:
+    require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
+
+
+def require_same_rows(compare: Any, case: Case, mode: ParseMode) -> None:
+    for chunk in (1 << 20, max(2, len(case.content) // 3)):
+        told, found = compare(case, mode, chunk)
+        assert (told["error"] is None) == (found["error"] is None), (chunk, told, found)
+        if found["error"] is None:
+            assert found["loaded"] == found["expected"], (chunk, found)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("line", "why"), [(b'[{"id":1}]', "a line is a JSON array"), (b'{"name":"\xff"}', "a line is not UTF-8")]
+)
+def test_load_ends_where_the_two_parsers_of_spark_differ(compare: Any, line: bytes, why: str) -> None:
+    told, _ = compare(Case(OBJECT + b"\n" + line + b"\n", "jsonl"), ParseMode.PERMISSIVE, 1 << 20)
+    assert why in told["error"]

@@ -1,0 +1,81 @@
+"""Files are looked at before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lastgood.errors import UsageError
+from lastgood.load.input_files import COMPARED_BYTES, is_continued, look_at_file
+from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.storage.reading import LocalStorage, parse_location
+
+STORAGE = LocalStorage()
+
+
+def look(file: Path, form: LoadFormat = LoadFormat.CSV, **options: str) -> InputFile:
+    return look_at_file(STORAGE, parse_location(str(file)), form, options)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "begins"),
+    [
+        (b"a,b\n1,2\n", {}, 0),
+        (b"a,b\n1,2\n", {"header": "true"}, 4),
+        (b"a,b\r\n1,2\n", {"header": "TRUE"}, 5),
+        (b"\xef\xbb\xbfa,b\n1,2\n", {}, 3),
+        (b"\xef\xbb\xbf\n \x01\na,b\n1,2\n", {"header": "true"}, 11),
+        (b"#x\n\n#y\na,b\n1,2\n", {"header": "true", "comment": "#"}, 11),
+        (b"#x\n #y\na,b\n1,2\n", {"header": "true", "comment": "#"}, 7),
+        (b"a,b", {"header": "true"}, 3),
+        (b"", {"header": "true"}, 0),
+    ],
+)
+def test_first_record_comes_behind_mark_and_header(
+    tmp_path: Path, content: bytes, options: dict[str, str], begins: int
+) -> None:
+    file = tmp_path / "in.csv"
+    file.write_bytes(content)
+    found = look(file, **options)
+    assert (found.begins, found.size, found.is_ended) == (begins, len(content), content.endswith(b"\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("in.csv", b"\x1f\x8b\x08\x00", "gzip"),
+        ("in.csv.gz", b"a\n", "a name that ends in .gz"),
+        ("in.csv", b"PAR1", "Parquet"),
+        ("in.csv", b"\xff\xfea\x00", "UTF-16"),
+    ],
+)
+def test_what_is_no_plain_text_is_refused(tmp_path: Path, name: str, content: bytes, found: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        look(file)
+    assert found in (refused.value.found or "")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing.csv"):
+        with pytest.raises(UsageError, match="no such file"):
+            look(place)
+
+
+@pytest.mark.parametrize("size", [10, COMPARED_BYTES, 3 * COMPARED_BYTES])
+def test_a_file_goes_on_where_its_beginning_and_its_former_end_are_the_same(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "in.csv"
+    content = bytes(each % 251 for each in range(size))
+    file.write_bytes(content)
+    before = look(file)
+    for then, expected in (
+        (content + b"more", True),
+        (b"x" + content[1:] + b"more", False),
+        (content[:-1] + b"\xffmore", False),
+        (content, False),
+        (content[:-1], False),
+    ):
+        file.write_bytes(then)
+        assert is_continued(STORAGE, before, look(file), parse_location(str(file))) is expected

@@ -1,0 +1,86 @@
+"""However a file is cut into chunks and pieces, its lines come back whole, each once, in their order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastgood.load import ranges
+from lastgood.load.input_files import find_line_end, look_at_file
+from lastgood.load.ranges import LoadPosition, begin_of, find_end_of_chunk, list_pieces, read_lines, read_position
+from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.storage.reading import LocalStorage, parse_location, read_part
+from lastgood.values import ShapeError
+
+STORAGE = LocalStorage()
+CONTENT = st.lists(st.sampled_from([b"a", b"bb", b"\n", b"\r", b"\r\n", b"x" * 40]), max_size=60).map(b"".join)
+LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+
+
+def look(folder: Path, contents: list[bytes]) -> list[InputFile]:
+    found = []
+    for number, content in enumerate(contents):
+        file = folder / f"{number}.txt"
+        file.write_bytes(content)
+        found.append(look_at_file(STORAGE, parse_location(str(file)), LoadFormat.TEXT, {}))
+    return found
+
+
+def find_end(file: InputFile, position: int) -> int:
+    return find_line_end(STORAGE, parse_location(file.location), position, file.size, step=3)
+
+
+def read_all(files: list[InputFile], chunk: int | None, tasks: int) -> list[bytes]:
+    """The lines, as the batches of a load read them."""
+    at, lines = begin_of(files), []
+    while True:
+        end = find_end_of_chunk(files, at, chunk, find_end)
+        assert at <= end
+        for piece in list_pieces(files, at, end, tasks):
+            location = parse_location(files[piece.file].location)
+            read = lambda begin, limit, location=location: read_part(STORAGE, location, begin=begin, limit=limit) or b""  # noqa: E731
+            for block in read_lines(STORAGE, location, piece, read):
+                lines += LINE.findall(block)
+        if end == at:
+            return lines
+        at = end
+
+
+@given(
+    contents=st.lists(CONTENT, min_size=1, max_size=3),
+    chunk=st.one_of(st.none(), st.integers(1, 50)),
+    tasks=st.integers(1, 4),
+    block=st.integers(1, 20),
+)
+def test_every_line_comes_once_and_whole(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], chunk: int | None, tasks: int, block: int
+) -> None:
+    files = look(tmp_path_factory.mktemp("load"), contents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "BLOCK", block)
+        patch.setattr(ranges, "_SMALLEST", 1)
+        assert read_all(files, chunk, tasks) == [line for content in contents for line in LINE.findall(content)]
+
+
+def test_a_chunk_ends_with_the_line_that_its_last_byte_is_in(tmp_path: Path) -> None:
+    (file,) = look(tmp_path, [b"aaa\nbbb\r\nccc"])
+    ends = [find_end_of_chunk([file], LoadPosition(0, 0), most, find_end).position for most in (1, 4, 5, 8, 9, 10, 99)]
+    assert ends == [4, 4, 9, 9, 9, 12, 12]
+
+
+def test_a_chunk_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    files = look(tmp_path, [b"a\n", b"", b"b\nc\n"])
+    ends = [find_end_of_chunk(files, LoadPosition(0, 0), most, find_end) for most in (1, 2, 3, 100, None)]
+    assert ends == [LoadPosition(1, 0), LoadPosition(1, 0), LoadPosition(2, 2), LoadPosition(2, 4), LoadPosition(2, 4)]
+
+
+def test_a_position_is_what_a_log_holds() -> None:
+    position = LoadPosition(1, 7)
+    assert read_position('{"file": 1, "position": 7}') == position
+    assert LoadPosition.from_json(position.to_json()) == position
+    with pytest.raises(ShapeError):
+        read_position('{"logOffset": 3}')
