@@ -289,6 +289,7 @@ def run_lastgood(query: Harmed, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([LASTGOOD, *words], env=query.env, cwd=query.folder, capture_output=True, text=True)
 
 
+@pytest.mark.proof
 def test_run_makes_anew_what_is_lost_and_goes_on(harmed: Any) -> None:
     query = harmed("leftOuter", "parquet", "hdfs")
     query.lose(4)

@@ -83,7 +83,8 @@ def load(
     A load is a streaming query of Spark over ranges of the files, on a checkpoint of its own: a chunk and how far the
     load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
     reader makes of the whole files. Files are plain text in UTF-8, each record a line: CSV without line ends in quotes,
-    JSON lines, text. They are read in the order in which they are named, from any storage.
+    JSON lines, text. They are read in the order in which they are named, from any storage; the table lies on a disk of
+    this machine.
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
     not what it was when the load began, or where schema, options or files are others. Meanwhile `lastgood status` and
@@ -93,7 +94,7 @@ def load(
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
-    lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:s3a://lake/events --mode failfast
+    lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:/lake/events --schema 'id BIGINT' --mode failfast
 
     Exit codes: 0 loaded, or already loaded; 2 usage: a file, an option, a schema; 73 the same load goes on in another
     process; 91 another load has begun on that checkpoint; 92 a file is not what it was; 93 Spark ended with an error,

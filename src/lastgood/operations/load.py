@@ -12,10 +12,17 @@ from lastgood.load.begun import find_begun, read_begun
 from lastgood.load.input_files import look_at_file
 from lastgood.load.kept import read_counts
 from lastgood.load.ranges import LoadPosition
-from lastgood.load.specification import LoadSpec, ParseMode, choose_form, name_load, require_known_options
+from lastgood.load.specification import (
+    LoadFormat,
+    LoadSpec,
+    ParseMode,
+    choose_form,
+    name_load,
+    require_known_options,
+)
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
-from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.supervise.load_driver import Follower, LoadProgress, LoadQuestion, run_load
 from lastgood.values import JsonValue
@@ -155,6 +162,11 @@ def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
     options = require_known_options(form, wanted.options)
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
+    for written in (place, *([wanted.checkpoint] if wanted.checkpoint else [])):
+        _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
+    if form is not LoadFormat.TEXT and wanted.schema is None:
+        for each in locations:
+            _require_here(each, "Spark finds the columns of files of this machine only", "--schema DDL")
     return LoadSpec(
         table=f"{kind}:{parse_location(place)}",
         form=form,
@@ -164,3 +176,9 @@ def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
         mode=wanted.mode,
         files=tuple(look_at_file(open_storage(each), each, form, options) for each in locations),
     )
+
+
+def _require_here(location: Location, sentence: str, expected: str) -> None:
+    """See that Spark gets there with what this machine has installed."""
+    if location.scheme != "file":
+        raise UsageError(sentence, found=str(location), expected=expected)

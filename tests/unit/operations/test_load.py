@@ -1,0 +1,75 @@
+"""What cannot be loaded is refused before Spark is started, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lastgood.errors import UsageError
+from lastgood.load.kept import ChunkCount, keep_count, keep_spec
+from lastgood.load.specification import LoadDiffersError, LoadFormat, LoadSpec, ParseMode, name_load
+from lastgood.operations.load import LoadOptions, load
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "in" / "a.csv"
+    file.parent.mkdir()
+    file.write_text("1\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "sentence"),
+    [
+        ("iceberg:t", LoadOptions(), "the table is not understood"),
+        ("t", LoadOptions(), "the table is not understood"),
+        ("delta:", LoadOptions(), "the table is not understood"),
+        ("delta:s3a://lake/t", LoadOptions(), "a load writes to a disk of this machine so far"),
+        ("delta:t", LoadOptions(checkpoint="s3a://lake/chk"), "a load writes to a disk of this machine so far"),
+        ("delta:t", LoadOptions(schema="a int", infers=True), "two options contradict each other"),
+        ("delta:t", LoadOptions(options={"multiLine": "true"}), "a load of csv knows no such option"),
+    ],
+)
+def test_what_is_asked_for_has_to_be_known(file: Path, to: str, options: LoadOptions, sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load([str(file)], to, options)
+    assert refused.value.sentence == sentence
+    assert [each.name for each in file.parent.parent.iterdir()] == ["in"]
+
+
+def test_files_are_named_once_and_their_columns_told_where_spark_cannot_find_them(file: Path) -> None:
+    for files, sentence in (
+        ([], "no file is named"),
+        ([str(file), f"file://{file}"], "a file is named twice"),
+        (["s3a://lake/a.csv"], "Spark finds the columns of files of this machine only"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            load(files, f"delta:{file.parent}/t")
+        assert refused.value.sentence == sentence
+
+
+def test_checkpoint_is_the_one_of_this_load(file: Path) -> None:
+    table, checkpoint = f"delta:{file.parent}/t", file.parent / "chk"
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"x"}')
+    with pytest.raises(LoadDiffersError, match="another query"):
+        load([str(file)], table, LoadOptions(schema="a int", checkpoint=str(checkpoint)))
+    assert not Path(f"{checkpoint}.lastgood/load.json").exists()
+
+
+def test_load_whose_checkpoint_is_lost_does_not_begin_again(file: Path) -> None:
+    table = f"delta:{file.parent}/t"
+    location = parse_location(f"{file.parent}/t.lastgood/loads/{name_load([str(file)], table)}")
+    spec = LoadSpec(
+        table=table, form=LoadFormat.CSV, schema="a int", infers=False, options={}, mode=ParseMode.PERMISSIVE, files=()
+    )
+    storage = open_writable(location)
+    keep_spec(storage, location, spec)
+    keep_count(storage, location, 0, ChunkCount(1, 0))
+    with pytest.raises(LoadDiffersError, match="is lost") as refused:
+        load([str(file)], table, LoadOptions(schema="a int"))
+    assert "lastgood backup restore" in (refused.value.next or "")
