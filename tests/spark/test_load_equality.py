@@ -138,7 +138,7 @@ def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: Pars
     require_same_rows(compare, CASES[name], mode)
 
 
-@pytest.mark.parametrize("name", ["header and comments", "broken objects"])
+@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty"])
 def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 

@@ -114,8 +114,12 @@ def load(
         checkpoint=checkpoint,
         follows_growth=follow_growth,
     )
-    with _show_progress() as (tell, say):
-        loaded = operation(files, to, options, tell=tell, say=say)
+    try:
+        with _show_progress() as (tell, say):
+            loaded = operation(files, to, options, tell=tell, say=say)
+    except KeyboardInterrupt:
+        make_console(stderr=True).print("Stopped. What was loaded stays; the same command goes on from there.")
+        raise
     if output_format == "json":
         print_json(loaded.to_json())
     else:
@@ -175,7 +179,7 @@ def _print(loaded: Loaded, is_dropped: bool) -> None:
     out.print(
         make_styled(
             f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows of {decimal(loaded.bytes)}, in {loaded.chunks}"
-            f" chunks{resumed}, in {loaded.seconds:g} s."
+            f" chunk{'s' if loaded.chunks > 1 else ''}{resumed}, in {loaded.seconds:g} s."
         )
     )
     if loaded.corrupt:

@@ -119,14 +119,17 @@ def load(
             question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(table))
             run_load(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
-    rows, corrupt = (sum(getattr(each, name) for each in counts.values()) for name in ("rows", "corrupt"))
+    corrupt = sum(each.corrupt for each in counts.values())
+    rows = sum(each.rows for each in counts.values())
+    if spec.mode is ParseMode.DROPMALFORMED:
+        rows -= corrupt
     return Loaded(
         load=name,
         table=spec.table,
         checkpoint=str(checkpoint),
         files=tuple(each.location for each in spec.files),
         bytes=spec.size,
-        rows=rows - corrupt if spec.mode is ParseMode.DROPMALFORMED else rows,
+        rows=rows,
         corrupt=corrupt,
         chunks=len(counts),
         resumed_at=begun.count_bytes(spec),
@@ -162,7 +165,7 @@ def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
     options = require_known_options(form, wanted.options)
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
-    for written in (place, *([wanted.checkpoint] if wanted.checkpoint else [])):
+    for written in filter(None, (place, wanted.checkpoint)):
         _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
     if form is not LoadFormat.TEXT and wanted.schema is None:
         for each in locations:

@@ -278,8 +278,9 @@ def _list_expired(standing: Standing, starts: Mapping[str, SourceOffset]) -> Ite
         first = began.get(source_id)
         told = first.topics if isinstance(first, KafkaOffset) else {}
         for topic, partitions in get_topics(start).items():
-            first_read = told.get(topic, {})
-            lost = [f"{each}: {at}" for each, at in partitions.items() if at > first_read.get(each, 0)]
+            began_at = {each: told.get(topic, {}).get(each, 0) for each in partitions}
+            behind = {each: at for each, at in partitions.items() if at > began_at[each]}
+            lost = [f"{each}: {at}" for each, at in behind.items()]
             if lost:
                 yield f"Kafka has of {topic} what is not before {', '.join(lost[:5])}: what was made of that is lost"
 

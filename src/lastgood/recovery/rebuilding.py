@@ -252,14 +252,14 @@ class SilentCheckpoint:
             StorageError: it cannot be read (subclasses).
         """
         self._lead_home()
-        location, version = self.query.location, self.replay.begins
+        location = self.query.location
         files = dict(self._list_made())
         there = self.query.seen.repair.state_files
         movable = set(filter(is_of_state, there))  # what is left of a write that was broken off lies there as well
         if self.is_whole:
             old = movable
         else:
-            old = {path for path in movable if (parse_state_version(path) or 0) > version}
+            old = set(filter(self._is_later, movable))
         gone = frozenset(old | (there.keys() & files.keys()))
         commits = dict(self._list_commits())
         brought = {path: Brought(self.root / path, size) for path, size in files.items()}
@@ -303,6 +303,11 @@ class SilentCheckpoint:
                 # it are copies, or state that was made to be brought, and is in its place if it was.
                 self.storage.remove(folder / entry.name)
 
+    def _is_later(self, path: str) -> bool:
+        """Whether a file is of a version that the batches make anew."""
+        version = parse_state_version(path)
+        return version is not None and version > self.replay.begins
+
     def _lead_home(self) -> None:
         """Let what operators say of themselves name the checkpoint into which it is brought.
 
@@ -325,9 +330,8 @@ class SilentCheckpoint:
             path = f"{STATE}/{entry.name}"
             if isinstance(classify(path), HadoopChecksumFile | SparkChecksumFile | TemporaryFile):
                 continue
-            version = parse_state_version(path)
-            is_made = path not in there if version is None else version > self.replay.begins
-            if is_made or self.is_whole:
+            is_noted_anew = parse_state_version(path) is None and path not in there
+            if self.is_whole or is_noted_anew or self._is_later(path):
                 yield path, entry.size or 0
 
     def _list_commits(self) -> Iterator[tuple[str, bytes]]:
