@@ -108,7 +108,7 @@ class Signature(JsonValue):
     key: str
     """The id of the key."""
     place: str
-    """The checkpoint it was signed for: only to say so, it counts as little as any other word."""
+    """The checkpoint it was signed for; signed with the rest."""
     hmac: str
     """64 hexadecimal digits."""
 
@@ -157,13 +157,10 @@ class KeyRing:
         ours = [key for key in self.keys if key.id == signature.key]
         if not ours:
             return SignatureStanding.OTHER_KEY
-        if _is_signed_by_one(ours, purpose, context, content, signature):
-            return SignatureStanding.SIGNED
-        elsewhere = (signature.place, *context[1:])
-        is_other_place = signature.place != context[0] and _is_signed_by_one(
-            ours, purpose, elsewhere, content, signature
-        )
-        return SignatureStanding.OTHER_PLACE if is_other_place else SignatureStanding.WRONG
+        there = (signature.place, *context[1:])
+        if not _is_signed_by_one(ours, purpose, there, content, signature):
+            return SignatureStanding.WRONG
+        return SignatureStanding.SIGNED if signature.place == context[0] else SignatureStanding.OTHER_PLACE
 
 
 NO_KEYS: Final = KeyRing()

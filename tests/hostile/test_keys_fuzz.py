@@ -5,13 +5,14 @@ Run alone, `LASTGOOD_SEED=N` repeats it; it says which edit it was.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, tree
-from hostile.test_trust_damage import lose_for
+from hostile.test_trust_damage import lose_for, put_back
 from hostile.test_trust_fuzz import SEED, _no_waiting, edited, strings
 from hostile.test_trust_plans import OTHER, STAGES, finishing
 
@@ -44,6 +45,14 @@ def verbs(attacker: Attacker, room: Path, backup: str) -> dict[str, tuple[object
     }
 
 
+def read(content: bytes) -> object:
+    """What a file tells: an edit of its white space changes nothing."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
+
+
 @pytest.mark.parametrize("rounds", [25, pytest.param(400, marks=pytest.mark.proof)])
 def test_nothing_signed_that_was_edited_is_carried_out(
     signed_lake: Path, attacker: Attacker, plan: Told, victim: Path, listener: Listener, rounds: int
@@ -56,18 +65,28 @@ def test_nothing_signed_that_was_edited_is_carried_out(
     of_backups = [path for path in files if "backups" in path.parts]
     assert of_repair
     assert of_backups
+    restored = {}
+    for backup in {path.name.partition(".")[0] for path in of_backups}:
+        put_back(signed_lake, attacker)
+        lose_for("restore", attacker)
+        told = call(*verbs(attacker, room, backup)["restore"])
+        restored[backup] = tree(attacker.checkpoint) if told.code == 0 else None
     for number in range(rounds):
         verb = chance.choice(sorted(verbs(attacker, room, "")))
-        shutil.rmtree(attacker.checkpoint.parent)
-        shutil.copytree(signed_lake, attacker.checkpoint.parent, symlinks=True)
+        put_back(signed_lake, attacker)
         lose_for(verb, attacker)
         path = chance.choice(of_backups if verb == "restore" else of_repair)
         file = attacker.checkpoint.parent / path
         content = file.read_bytes()
-        while file.read_bytes() == content:
+        while read(file.read_bytes()) == read(content):
             file.write_bytes(edited(content, values, chance, is_plan=path.name == "plan.json"))
         before = tree(attacker.checkpoint)
-        told = call(*verbs(attacker, room, path.name.partition(".")[0])[verb])
+        backup = path.name.partition(".")[0]
+        told = call(*verbs(attacker, room, backup)[verb])
+        if told.code == 0 and path.suffix == ".gz":
+            # Its checksum is over the copies, not over the bytes that nobody needs for them.
+            assert tree(attacker.checkpoint) == restored[backup], (number, verb, path)
+            continue
         assert told.code not in (0, 4), (number, verb, path, told)
         assert tree(attacker.checkpoint) == before, (number, verb, path)
     assert INCIDENT in call("report", INCIDENT, "--checkpoint", attacker.checkpoint).out

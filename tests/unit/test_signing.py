@@ -84,6 +84,7 @@ def test_any_changed_field_is_noticed(field: str) -> None:
         ("key", "00000000", SignatureStanding.OTHER_KEY),
         ("key", "", SignatureStanding.WRONG),
         ("key", ["756075c2"], SignatureStanding.WRONG),
+        ("place", "closed", SignatureStanding.WRONG),
         ("hmac", "0" * 64, SignatureStanding.WRONG),
         ("hmac", "", SignatureStanding.WRONG),
         ("hmac", "é" * 64, SignatureStanding.WRONG),
