@@ -99,6 +99,11 @@ class RunningSpark:
         """
         return self.ask({"do": "call", "script": str(script), "call": name, **told})
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing answers any more."""
+        return self._child.ending is not None
+
     def kill(self) -> None:
         """End it as `kill -9` does."""
         self._child.kill()
@@ -115,8 +120,11 @@ class RunningSpark:
     def _read(self) -> dict[str, Any]:
         try:
             line = self._lines.readline()
-        except OSError as error:
-            raise DriverDiedError(str(error)) from error
+        except BaseException as error:  # its late answer would be taken for one to the next command
+            self.kill()
+            if isinstance(error, OSError):
+                raise DriverDiedError(str(error)) from error
+            raise
         if not line:
             raise DriverDiedError(f"no answer; look into {self.log}")
         answer: dict[str, Any] = json.loads(line)
@@ -137,10 +145,12 @@ class Sparks:
     def of(self, version: str, state_format: str = "1") -> RunningSpark:
         """A Spark of this version, for state in this checkpoint format; one that is another ends."""
         is_other_format = version.startswith("4.0.") and self._state_format != state_format
-        if self._running is None or self._running.version != version or is_other_format:
-            self.close()
-            self._running = self._start(version)
-            self._state_format = state_format
+        running = self._running
+        if running is not None and running.version == version and not is_other_format and not running.has_ended:
+            return running
+        self.close()
+        self._running = self._start(version)
+        self._state_format = state_format
         return self._running
 
     def close(self) -> None:

@@ -81,6 +81,24 @@ def interrupted(words: list[object], seconds: float | None, again: float | None 
     return work.returncode, said, time.monotonic() - began
 
 
+def test_ctrl_c_while_a_class_is_made_at_the_begin_is_no_bug() -> None:
+    code = """
+import os, signal, sys
+class Field:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == "lastgood.cli.main":
+            type("Made", (), {"field": Field()})
+sys.meta_path.insert(0, Finder)
+from lastgood.cli.start import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
+
+
 @pytest.mark.parametrize("verb", ["apply", "undo", "restore"])
 @pytest.mark.parametrize(
     "seed", [number if number == 0 else pytest.param(number, marks=pytest.mark.proof) for number in range(12)]

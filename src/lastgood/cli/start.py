@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from lastgood.cli.interrupts import INTERRUPTED, watch_for_interrupts
+from lastgood.cli.interrupts import INTERRUPTED, is_interrupted, watch_for_interrupts
 
 
 def start() -> None:
@@ -16,3 +16,7 @@ def start() -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception:
+        if is_interrupted():  # before Python 3.12 a class that is just being made turns it into a RuntimeError
+            sys.exit(INTERRUPTED)
+        raise
