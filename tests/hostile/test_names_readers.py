@@ -59,6 +59,7 @@ THEIR_OWN = {
     "cli/report.py": "the file of `-o`",
     "cli/streams.py": "/dev/null",
     "ledger/store.py": "the ledger that was named",
+    "load/unpacking.py": "indexes of packed files, in this user's cache",
     "storage/local_tree.py": "this is the tree",
     "delta_log/own_files.py": "entries of a folder that the tree has opened",
     "observe/advice_facts.py": "/proc",

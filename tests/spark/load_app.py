@@ -12,6 +12,7 @@ def run(spark, told):
     for name in ("csv", "json"):
         option = {"csv": "Csv", "json": "Json"}[name]
         spark.conf.set(f"spark.sql.optimizer.enable{option}ExpressionOptimization", "false")
+    spark.conf.set("spark.sql.session.timeZone", told["zone"])
     job = Job(spark, told["question"])
     try:
         job.run()
@@ -24,6 +25,7 @@ def run(spark, told):
 
 def read(spark, told):
     """The rows of the table, and those of Spark's own reader, as texts."""
+    spark.conf.set("spark.sql.session.timeZone", told["zone"])
     reader = spark.read.options(**told["options"]).option("mode", told["mode"])
     if told["infers"]:
         reader = reader.option("inferSchema", "true")

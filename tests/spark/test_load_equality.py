@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from conformance.sparks import Sparks
 
 from lastgood.load.input_files import look_at_file
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
+from lastgood.load.unpacking import locate_index, unpack_files
 from lastgood.storage.reading import open_storage, parse_location
 
 pytestmark = pytest.mark.spark
@@ -28,6 +30,7 @@ class Case:
     schema: str | None = COLUMNS
     options: dict[str, str] = field(default_factory=dict)
     infers: bool = False
+    is_packed: bool = False
 
 
 ROW = b"1,2026-03-01T10:00:00Z,a b,1.5,2026-03-01,10.25,true"
@@ -47,6 +50,14 @@ CASES = {
     ),
     "only a header": Case(b"id,at,name\n", options={"header": "true"}),
     "empty": Case(b""),
+    "packed": Case(
+        b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true", "enforceSchema": "true"}, is_packed=True
+    ),
+    "packed and empty": Case(b"", is_packed=True),
+    "packed objects": Case(b"\n".join([OBJECT] * 5), "jsonl", is_packed=True),
+    "packed, and found out": Case(
+        b"id,v\n1,1.5\n", schema=None, options={"header": "true"}, infers=True, is_packed=True
+    ),
     "quotes": Case(b'1,,"a,b",1.5\n2,,"a ""b""",1\n3,,a"b,2\n4,,"open,3\n5,,"a" b,1\n6,,"a\\"b",1\n7,,"",\n8,,\'\',\n'),
     "quotes over lines": Case(b'1,,"a\nb",1.5\n2,,c,1\n'),
     "other signs": Case(b"1|x|'a|b'|1,5\n2|y|'a~'b'|2\n", options={"sep": "|", "quote": "'", "escape": "~"}),
@@ -101,32 +112,46 @@ CASES = {
 }
 
 
+def compare_load(
+    sparks: Sparks, folder: Path, files: list[Path], mode: ParseMode, chunk: int, zone: str = "UTC", **asked: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the job of a load has told of these files; the rows of its table, and those of Spark's own reader."""
+    form, locations = LoadFormat(asked["form"]), [parse_location(str(each)) for each in files]
+    looked = tuple(look_at_file(open_storage(each), each, form, asked["options"]) for each in locations)
+    table = folder / f"table-{chunk}"
+    spec = LoadSpec(
+        table=f"file:{table}",
+        form=form,
+        schema=asked["schema"],
+        infers=asked["infers"],
+        options=asked["options"],
+        mode=mode,
+        files=looked,
+    )
+    spec = unpack_files(spec, lambda _: None)
+    sink = {"format": "parquet", "location": str(table)}
+    checkpoint = str(folder / f"chk-{chunk}")
+    question = {"spec": spec.to_json(), "checkpoint": checkpoint, "chunk": chunk, "sink": sink, "mark": "#"}
+    spark = sparks.of("4.2.0")
+    try:
+        told = spark.call(APP, "run", question=question, zone=zone)
+    finally:
+        for each in spec.files:
+            locate_index(each).unlink(missing_ok=True)
+    names = [str(each) for each in files]
+    return told, spark.call(APP, "read", question=question, files=names, mode=mode.value, zone=zone, **asked)
+
+
 @pytest.fixture
 def compare(sparks: Sparks, tmp_path: Path) -> Any:
     def compared(case: Case, mode: ParseMode, chunk: int) -> tuple[dict[str, Any], dict[str, Any]]:
         files = []
         for number, content in enumerate([case.content, case.content[: len(case.content) // 2]]):
-            file = tmp_path / f"{chunk}-{number}.{case.form}"
-            file.write_bytes(content)
-            files.append(str(file))
-        form, locations = LoadFormat(case.form), [parse_location(each) for each in files]
-        looked = tuple(look_at_file(open_storage(each), each, form, case.options) for each in locations)
-        table, checkpoint = tmp_path / f"table-{chunk}", tmp_path / f"chk-{chunk}"
-        spec = LoadSpec(
-            table=f"file:{table}",
-            form=form,
-            schema=case.schema,
-            infers=case.infers,
-            options=case.options,
-            mode=mode,
-            files=looked,
-        )
-        sink = {"format": "parquet", "location": str(table)}
-        question = {"spec": spec.to_json(), "checkpoint": str(checkpoint), "chunk": chunk, "sink": sink, "mark": "#"}
-        spark = sparks.of("4.2.0")
-        told = spark.call(APP, "run", question=question)
+            file = tmp_path / f"{chunk}-{number}.{case.form}{'.gz' * case.is_packed}"
+            file.write_bytes(gzip.compress(content) if case.is_packed else content)
+            files.append(file)
         asked = {"form": case.form, "schema": case.schema, "options": case.options, "infers": case.infers}
-        return told, spark.call(APP, "read", question=question, files=files, mode=mode.value, **asked)
+        return compare_load(sparks, tmp_path, files, mode, chunk, **asked)
 
     return compared
 
@@ -138,7 +163,7 @@ def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: Pars
     require_same_rows(compare, CASES[name], mode)
 
 
-@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty"])
+@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty", "packed"])
 def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 

@@ -70,6 +70,8 @@ def find_begun(
 
 
 def _is_continued(before: InputFile, now: InputFile) -> bool:
+    if now.is_packed:
+        return False
     location = parse_location(now.location)
     return is_continued(open_storage(location), before, now, location)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 
 from lastgood.errors import UsageError
-from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.load.specification import GZIP_ENDING, InputFile, LoadFormat
+from lastgood.load.unpacking import GZIP_BEGIN, Read, read_head
 from lastgood.storage.reading import Location, Storage, read_part
 
 COMPARED_BYTES = 64 * 1024
@@ -49,20 +51,24 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
             found="a folder" if found is not None else None,
             expected="a file; of a folder, each of its files by its name",
         )
-    head = _read(storage, location, 0, COMPARED_BYTES)
+    raw_head = _read(storage, location, 0, COMPARED_BYTES)
     tail = _read(storage, location, max(0, found.size - COMPARED_BYTES), COMPARED_BYTES)
-    _require_plain_text(location, head)
+    is_packed = raw_head.startswith(GZIP_BEGIN) and location.name.lower().endswith(GZIP_ENDING)
+    read = read_head(storage, location, found.size) if is_packed else partial(_read, storage, location)
+    head = read(0, COMPARED_BYTES)
+    _require_text(location, head, is_packed=is_packed)
     begins = len(_BOM) if head.startswith(_BOM) else 0
     if form is LoadFormat.CSV and options.get("header", "").lower() == "true":
-        begins = _find_end_of_header(storage, location, begins, options.get("comment", ""))
+        begins = _find_end_of_header(read, begins, options.get("comment", ""))
     return InputFile(
         location=str(location),
         size=found.size,
         modified_ms=found.modified_ms,
-        head=_take_checksum(head),
+        head=_take_checksum(raw_head),
         tail=_take_checksum(tail),
         begins=begins,
-        is_ended=tail.endswith(LINE_ENDS),
+        is_ended=tail.endswith(LINE_ENDS) and not is_packed,
+        is_packed=is_packed,
     )
 
 
@@ -80,24 +86,30 @@ def is_continued(storage: Storage, before: InputFile, now: InputFile, location: 
     return _take_checksum(head) == before.head and _take_checksum(tail) == before.tail
 
 
-def find_line_end(storage: Storage, location: Location, position: int, size: int, step: int = COMPARED_BYTES) -> int:
-    """Where the next line begins, from a position within a line, or at its first byte, on; the size if none does.
+def find_line_end(read: Read, position: int, length: int | None, step: int = COMPARED_BYTES) -> int:
+    """Where the next line begins, from a position within a line, or at its first byte, on; the length if none does.
+
+    Args:
+        read: Reads the file.
+        position: A position.
+        length: Of the file; None: it is where nothing more can be read.
+        step: How much is read at a time.
 
     Raises:
         StorageError: it cannot be read (subclasses).
     """
     at = position
-    while at < size:
-        block = _read(storage, location, at, min(step, size - at))
+    while length is None or at < length:
+        block = read(at, step)
         if not block:
             break
         ends = [found for found in map(block.find, LINE_ENDS) if found >= 0]
         if ends:
             end = at + min(ends)
-            two = _read(storage, location, end, 2)
+            two = read(end, 2)
             return end + (2 if two == b"\r\n" else 1)
         at += len(block)
-    return size
+    return at if length is None else length
 
 
 def _read(storage: Storage, location: Location, begin: int, limit: int) -> bytes:
@@ -105,14 +117,17 @@ def _read(storage: Storage, location: Location, begin: int, limit: int) -> bytes
     return read_part(storage, location, begin=begin, limit=limit) or b""
 
 
-def _require_plain_text(location: Location, head: bytes) -> None:
+def _require_text(location: Location, head: bytes, *, is_packed: bool) -> None:
     """See that it is text in UTF-8, as far as its first bytes tell."""
     for begin, name in _COMPRESSED.items():
         if head.startswith(begin):
             raise UsageError(
-                "a file is no plain text", subject=str(location), found=name, expected="text, not compressed, in UTF-8"
+                "a file is no plain text",
+                subject=str(location),
+                found=name,
+                expected="text in UTF-8, plain, or of gzip in a file whose name ends in .gz",
             )
-    if location.name.lower().endswith(_COMPRESSED_NAMES):
+    if location.name.lower().endswith(_COMPRESSED_NAMES) and not is_packed:
         found = f"a name that ends in {location.name[location.name.rfind('.') :]}, which Spark would decompress"
         raise UsageError("a file is no plain text", subject=str(location), found=found, expected="a name as of text")
     if head.startswith(_OTHER_BOMS):
@@ -124,28 +139,22 @@ def _require_plain_text(location: Location, head: bytes) -> None:
         )
 
 
-def _find_end_of_header(storage: Storage, location: Location, begins: int, comment: str) -> int:
+def _find_end_of_header(read: Read, begins: int, comment: str) -> int:
     """Behind the first line that is neither blank nor a comment, as Spark takes it for the header."""
-    size = _find_size(storage, location)
     at = begins
-    while at < size:
-        end = find_line_end(storage, location, at, size)
-        line = _read(storage, location, at, min(end - at, COMPARED_BYTES)).decode(errors="replace")
+    while begun := read(at, COMPARED_BYTES):
+        end = find_line_end(read, at, None)
+        line = begun[: end - at].decode(errors="replace")
         at = end
         is_comment = bool(comment) and line.startswith(comment)
         if take_trimmed(line) and not is_comment:
-            return at
-    return size
+            break
+    return at
 
 
 def take_trimmed(text: str) -> str:
     """Without what Java's `trim` takes away: characters up to the blank, at both ends."""
     return text.strip("".join(map(chr, range(33))))
-
-
-def _find_size(storage: Storage, location: Location) -> int:
-    found = storage.stat(location)
-    return 0 if found is None or found.size is None else found.size
 
 
 def _take_checksum(content: bytes) -> str:

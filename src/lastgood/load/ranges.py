@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from lastgood.load.input_files import find_line_end
 from lastgood.load.specification import InputFile
+from lastgood.load.unpacking import Read
 from lastgood.notes import read_json
-from lastgood.storage.reading import Location, Storage
 from lastgood.values import JsonValue
 
 BLOCK = 8 * 1024 * 1024
@@ -70,14 +70,14 @@ def find_end_of_chunk(
     at, left = start, most
     while True:
         file = files[at.file]
-        if left is not None and at.position + left < file.size:
+        if left is not None and at.position + left < file.length:
             end = find_end(file, max(at.position + left - 1, at.position))
-            if end < file.size:
+            if end < file.length:
                 return LoadPosition(at.file, end)
         if left is not None:
-            left = max(0, left - (file.size - at.position))
+            left = max(0, left - (file.length - at.position))
         if at.file + 1 == len(files):
-            return LoadPosition(at.file, file.size)
+            return LoadPosition(at.file, file.length)
         at = LoadPosition(at.file + 1, files[at.file + 1].begins)
         if left == 0:
             return at
@@ -88,7 +88,7 @@ def list_pieces(files: Sequence[InputFile], start: LoadPosition, end: LoadPositi
     ranges = []
     for number in range(start.file, end.file + 1):
         begin = start.position if number == start.file else files[number].begins
-        until = end.position if number == end.file else files[number].size
+        until = end.position if number == end.file else files[number].length
         if begin < until:
             ranges.append((number, begin, until))
     size = max(_SMALLEST, -(-sum(until - begin for _, begin, until in ranges) // max(tasks, 1)))
@@ -97,38 +97,42 @@ def list_pieces(files: Sequence[InputFile], start: LoadPosition, end: LoadPositi
             yield Piece(number, at, min(at + size, until), begin, until)
 
 
-def read_lines(
-    storage: Storage, location: Location, piece: Piece, read: Callable[[int, int], bytes]
-) -> Iterator[bytes]:
+def read_lines(piece: Piece, read: Read) -> Iterator[bytes]:
     """Whole lines, many at once, each with its end but perhaps the last one.
 
     Args:
-        storage: That of the file.
-        location: The file.
         piece: Which lines: those that begin within it.
-        read: Gives at most so many bytes of the file from a byte on.
+        read: Reads the file.
+
+    Raises:
+        EOFError: it ends before the piece.
+        StorageError: it cannot be read (subclasses).
     """
-    at = _find_first_line(storage, location, piece, read)
+    at = _find_first_line(piece, read)
     rest = b""
     while at < piece.end:
-        block = read(at, min(BLOCK, piece.end - at))
-        if not block:
-            break
+        block = _read_whole(read, at, min(BLOCK, piece.end - at))
         at += len(block)
         whole, rest = _cut(rest + block)
         if whole:
             yield whole
     if rest:
-        end = find_line_end(storage, location, at - 1, piece.range_end)
-        rest += read(at, end - at) if end > at else b""
-        yield rest
+        end = find_line_end(read, at - 1, piece.range_end)
+        yield rest + _read_whole(read, at, max(0, end - at))
 
 
-def _find_first_line(storage: Storage, location: Location, piece: Piece, read: Callable[[int, int], bytes]) -> int:
+def _read_whole(read: Read, begin: int, size: int) -> bytes:
+    content = read(begin, size)
+    if len(content) < size:
+        raise EOFError(f"{len(content)} of {size} bytes from {begin} on")
+    return content
+
+
+def _find_first_line(piece: Piece, read: Read) -> int:
     """Where the first line begins that begins within the piece; behind it if none does."""
     if piece.begin == piece.range_begin:
         return piece.begin
-    return find_line_end(storage, location, piece.begin - 1, piece.range_end)
+    return find_line_end(read, piece.begin - 1, piece.range_end)
 
 
 def _cut(block: bytes) -> tuple[bytes, bytes]:

@@ -58,6 +58,7 @@ _ENDINGS = {
     ".ndjson": LoadFormat.JSONL,
     ".txt": LoadFormat.TEXT,
 }
+GZIP_ENDING = ".gz"
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]+")
 
 
@@ -93,7 +94,16 @@ class InputFile(JsonValue):
     begins: int
     """Where its first record begins: behind a byte order mark and a header."""
     is_ended: bool
-    """Whether its last record is ended by a line end."""
+    """Whether its last record is ended by a line end, as far as that can be seen."""
+    is_packed: bool = False
+    """Whether gzip has packed it: then positions are those of what it has packed."""
+    unpacked: int | None = None
+    """Bytes of that; None before it was unpacked."""
+
+    @property
+    def length(self) -> int:
+        """The position of its end; 0 where it is not known yet."""
+        return (self.unpacked or 0) if self.is_packed else self.size
 
     def list_changes(self, now: InputFile) -> Iterator[str]:
         """What is not as it was, in a few words each; one that has only grown has its `head`."""
@@ -128,17 +138,17 @@ class LoadSpec(JsonValue):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
-        return sum(each.size for each in self.files)
+        """Bytes of all files, unpacked."""
+        return sum(each.length for each in self.files)
 
     def count_bytes_before(self, file: int, position: int) -> int:
         """Bytes before a position of a file, over all files."""
-        return sum(each.size for each in self.files[:file]) + position
+        return sum(each.length for each in self.files[:file]) + position
 
     @property
     def end(self) -> tuple[int, int]:
         """The file and the position where everything is read."""
-        return len(self.files) - 1, self.files[-1].size
+        return len(self.files) - 1, self.files[-1].length
 
 
 def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
@@ -149,7 +159,8 @@ def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
     """
     if told is not None:
         return LoadFormat(told)
-    endings = {location[location.rfind(".") :].lower() for location in locations}
+    names = [location.lower().removesuffix(GZIP_ENDING) for location in locations]
+    endings = {name[name.rfind(".") :] for name in names}
     forms = {_ENDINGS.get(each) for each in endings}
     form = next(iter(forms))
     if len(forms) != 1 or form is None:
@@ -224,7 +235,8 @@ def go_on(
         _require_followed(before, now, follows_growth=follows_growth)
     else:
         _require_same(before, now)
-    return replace(asked, columns=begun.columns)
+    files = [replace(now, unpacked=before.unpacked) for before, now in zip(begun.files, asked.files, strict=True)]
+    return replace(asked, columns=begun.columns, files=tuple(files))
 
 
 def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, str]]:

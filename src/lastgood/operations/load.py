@@ -20,6 +20,7 @@ from lastgood.load.specification import (
     name_load,
     require_known_options,
 )
+from lastgood.load.unpacking import unpack_files
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, open_storage, parse_location
@@ -115,6 +116,7 @@ def load(
         spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth)
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
+            spec = unpack_files(spec, say)
             chunk = wanted.chunk or _choose_chunk(spec.size)
             question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(table))
             run_load(question, Follower(storage, checkpoint, spec, tell).take, say)

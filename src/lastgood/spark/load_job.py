@@ -28,7 +28,8 @@ from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
 from lastgood.load.ranges import LoadPosition, begin_of
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
-from lastgood.spark.load_source import COLUMN, NAME, LoadSource
+from lastgood.spark.load_columns import LINE, find_plain_columns
+from lastgood.spark.load_source import NAME, LoadSource
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
@@ -78,7 +79,7 @@ class Job:
         self.spec = replace(self.spec, columns=schema.json())
         keep_spec(self.storage, self.checkpoint, self.spec)
         self.tell(began={"columns": schema.simpleString()})
-        frame = self.spark.readStream.format(NAME).options(**self._make_options()).load()
+        frame = self.spark.readStream.format(NAME).options(**self._make_options(schema)).load()
         sink = self.question["sink"]
         writer = self._load(frame, schema).writeStream.format(sink["format"])
         writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
@@ -95,7 +96,7 @@ class Job:
         spec = self.spec
         try:
             if spec.form is LoadFormat.TEXT:
-                return StructType([StructField(COLUMN, StringType())])
+                return StructType([StructField(LINE, StringType())])
             if spec.schema is not None:
                 return self.spark.createDataFrame([], spec.schema).schema  # as Spark reads DDL
             if spec.columns is not None:
@@ -108,32 +109,49 @@ class Job:
         except PySparkException as error:
             raise LoadRefusedError("schema", take_first_line(error)) from error
 
-    def _make_options(self) -> dict[str, str]:
+    def _make_options(self, schema: StructType) -> dict[str, str]:
+        """Those of our source."""
         files = json.dumps([each.to_json() for each in self.spec.files])
         tasks = self.spark.sparkContext.defaultParallelism
-        return {"files": files, "chunk": str(self.question["chunk"]), "tasks": str(tasks)}
+        own = {"files": files, "chunk": str(self.question["chunk"]), "tasks": str(tasks)}
+        zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
+        columns = self._drop_corrupt(schema)
+        is_csv = self.spec.form is LoadFormat.CSV
+        if not is_csv or find_plain_columns(columns, self.spec.options, zone) is None:
+            return own
+        return {**own, "columns": columns.json(), "parsing": json.dumps(dict(self.spec.options)), "zone": zone}
 
-    def _parse(self, lines: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
-        """All rows that lines make, and whether one is corrupt; with columns for that as well."""
+    def _drop_corrupt(self, schema: StructType) -> StructType:
+        """The columns of a record, without the one that keeps it where it is corrupt."""
+        told = self.spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
+        return StructType([each for each in schema.fields if each.name != told])
+
+    def _parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
+        """All rows that records make, and whether one is corrupt; with columns for that as well."""
         spec = self.spec
         if spec.form is LoadFormat.TEXT:
-            return lines, sf.expr("false")
+            return records, sf.expr("false")
         told = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
         corrupt = told if told in schema.fieldNames() else _CORRUPT
         marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
         mode = "FAILFAST" if spec.mode is ParseMode.FAILFAST else "PERMISSIVE"
         options = {**spec.options, _CORRUPT_OPTION: corrupt, "mode": mode}
         parse = _parse_csv if spec.form is LoadFormat.CSV else _parse_json
-        wanted = ~sf.col(COLUMN).rlike(_BLANK[spec.form])
+        line = sf.col(LINE)
+        wanted = ~line.rlike(_BLANK[spec.form])
         comment = spec.options.get("comment")
         if spec.form is LoadFormat.CSV and comment:
-            wanted &= ~sf.col(COLUMN).startswith(comment)
-        rows = lines.where(wanted).select(parse(marked, options).alias("row")).select("row.*")
+            wanted &= ~line.startswith(comment)
+        row = sf.when(line.isNotNull(), parse(marked, options)).alias("row")
+        parsed = records.where(line.isNull() | wanted).select("*", row)
+        # The source gives them in the order of the schema, if it gives columns.
+        plain = dict(zip(self._drop_corrupt(schema).fieldNames(), records.columns[:-1], strict=False))
+        rows = parsed.select(*(_choose(name, plain.get(name)).alias(name) for name in marked.fieldNames()))
         return rows, _name(corrupt).isNotNull()
 
-    def _load(self, lines: DataFrame, schema: StructType) -> DataFrame:
-        """The rows that are written: those that Spark's own reader makes of a file with these lines."""
-        rows, is_corrupt = self._parse(lines, schema)
+    def _load(self, records: DataFrame, schema: StructType) -> DataFrame:
+        """The rows that are written: those that Spark's own reader makes of a file with these records."""
+        rows, is_corrupt = self._parse(records, schema)
         rows = rows.observe(_OBSERVED, *_count(is_corrupt))
         if self.spec.mode is ParseMode.DROPMALFORMED:
             rows = rows.where(~is_corrupt)
@@ -145,8 +163,8 @@ class Job:
         for batch in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
             start = self._read_end(batch - 1) if batch else begin_of(self.spec.files)
             span = {"start": json.dumps(start.to_json()), "end": json.dumps(self._read_end(batch).to_json())}
-            lines = self.spark.read.format(NAME).options(**self._make_options(), **span).load()
-            rows, is_corrupt = self._parse(lines, schema)
+            records = self.spark.read.format(NAME).options(**self._make_options(schema), **span).load()
+            rows, is_corrupt = self._parse(records, schema)
             ((rows_found, corrupt_found),) = rows.agg(*_count(is_corrupt)).collect()
             self._keep(batch, rows_found, corrupt_found)
 
@@ -173,7 +191,7 @@ class Job:
 
 def _add_source(spark: SparkSession) -> None:
     """Make the source known to a session; one that has loaded before knows it."""
-    spark.createDataFrame([], f"{COLUMN} string")  # so it is the active one, of which Spark asks whether it knows it
+    spark.createDataFrame([], f"{LINE} string")  # so it is the active one, of which Spark asks whether it knows it
     try:
         spark.dataSource.register(LoadSource)
     except AnalysisException as error:
@@ -182,7 +200,7 @@ def _add_source(spark: SparkSession) -> None:
 
 
 def _parse_csv(schema: StructType, options: Mapping[str, str]) -> Column:
-    return sf.from_csv(sf.col(COLUMN), _write_ddl(schema), dict(options))
+    return sf.from_csv(sf.col(LINE), _write_ddl(schema), dict(options))
 
 
 def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:
@@ -190,7 +208,7 @@ def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:
 
     Of an array the reader makes several rows; before bytes that are not UTF-8 it may keep what it has.
     """
-    line = sf.col(COLUMN)
+    line = sf.col(LINE)
     checked = (
         sf.when(line.rlike(_ARRAY), _stop_load(_IS_ARRAY))
         .when(~sf.is_valid_utf8(line), _stop_load(_NOT_UTF8))
@@ -200,7 +218,15 @@ def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:
 
 
 def _stop_load(why: str) -> Column:
-    return sf.raise_error(sf.concat(sf.lit(f"{_ENDED}{why}: "), sf.substring(sf.make_valid_utf8(COLUMN), 1, 60)))
+    return sf.raise_error(sf.concat(sf.lit(f"{_ENDED}{why}: "), sf.substring(sf.make_valid_utf8(LINE), 1, 60)))
+
+
+def _choose(name: str, plain: str | None) -> Column:
+    """A column of a record: of one that is plain as it came, else of its line."""
+    parsed = sf.col("row").getField(name)
+    if plain is None:
+        return parsed
+    return sf.when(sf.col(LINE).isNull(), sf.col(plain)).otherwise(parsed)
 
 
 def _count(is_corrupt: Column) -> tuple[Column, Column]:

@@ -1,7 +1,7 @@
 """The lines of the files of a load, as a streaming source of Spark 4.2 and later: imported by its Pythons.
 
 Its offset is a position in the files, on the begin of a line. What a batch reads is cut into pieces of equal size; a
-task reads the lines that begin in its piece.
+task reads the lines that begin in its piece. Where its options tell columns, plain records come by their columns.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.load.input_files import find_line_end
 from lastgood.load.ranges import (
@@ -25,15 +26,16 @@ from lastgood.load.ranges import (
     read_position,
 )
 from lastgood.load.specification import InputFile
+from lastgood.load.unpacking import open_input
 from lastgood.notes import read_json
-from lastgood.storage.reading import open_storage, parse_location, read_part
+from lastgood.spark.load_columns import LINE, PlainColumns, find_plain_columns, make_line_batches, name_column
+from lastgood.storage.reading import open_storage, parse_location
 
 NAME = "lastgood"
-COLUMN = "value"
-_ROWS_MAX = 10_000
 _SEPARATORS = tuple(bytes([each]) for each in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 28, 29, 30, 31))
 """Bytes that a text has seldom: one that a block has not can stand for what separates columns."""
 _BOM = b"\xef\xbb\xbf"
+_LINES = pa.schema([(LINE, pa.string())])
 
 
 class LoadPartition(InputPartition):
@@ -50,6 +52,7 @@ class LoadReader:
         self.files = [InputFile.from_json(each) for each in read_json(options["files"])]
         self.chunk = int(options["chunk"])
         self.tasks = int(options["tasks"])
+        self.columns = read_columns(options)
 
     def list_partitions(self, start: LoadPosition, end: LoadPosition) -> Sequence[LoadPartition]:
         """Those of a range."""
@@ -67,14 +70,21 @@ class LoadReader:
         if found is None or (found.size, found.modified_ms) != (file.size, file.modified_ms):
             raise RuntimeError(f"{file.location} was changed while it was loaded")
 
-        def read(begin: int, limit: int) -> bytes:
-            content = read_part(storage, location, begin=begin, limit=limit) or b""
-            if len(content) < limit:
-                raise RuntimeError(f"{file.location} was cut off while it was loaded")
-            return content
+        try:
+            with open_input(file) as read:
+                for lines in read_lines(piece, read):
+                    yield from self._split(lines)
+        except EOFError as error:
+            raise RuntimeError(f"{file.location} was cut off while it was loaded") from error
 
-        for lines in read_lines(storage, location, piece, read):
-            yield from split_lines(lines)
+    def _split(self, lines: bytes) -> Iterator[pa.RecordBatch]:
+        plain = self.columns.read(lines) if self.columns is not None else None
+        if plain is not None:
+            yield from plain
+            return
+        schema = self.columns.schema if self.columns is not None else _LINES
+        for some in split_lines(lines):
+            yield from make_line_batches(some, schema)
 
 
 class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -121,9 +131,12 @@ class LoadSource(DataSource):
         """What `format` is told."""
         return NAME
 
-    def schema(self) -> str:
-        """A line a row."""
-        return f"{COLUMN} string"
+    def schema(self) -> StructType:
+        """A record a row: its columns where it is plain, else its line."""
+        told = self.options.get("columns")
+        kinds = [] if told is None else [field.dataType for field in StructType.fromJson(read_json(told)).fields]
+        fields = [StructField(name_column(at), kind) for at, kind in enumerate(kinds)]
+        return StructType([*fields, StructField(LINE, StringType())])
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """All of it, chunk by chunk."""
@@ -136,33 +149,38 @@ class LoadSource(DataSource):
         return LoadRange(self.options)
 
 
+def read_columns(options: Mapping[str, str]) -> PlainColumns | None:
+    """The columns of plain records, as the options of the source tell them."""
+    if "columns" not in options:
+        return None
+    schema = StructType.fromJson(read_json(options["columns"]))
+    return find_plain_columns(schema, read_json(options["parsing"]), options["zone"])
+
+
 def find_end_of_line(file: InputFile, position: int) -> int:
     """Where the line ends that has a position in it."""
-    location = parse_location(file.location)
-    return find_line_end(open_storage(location), location, position, file.size)
+    with open_input(file) as read:
+        return find_line_end(read, position, file.length)
 
 
-def split_lines(lines: bytes) -> Iterator[pa.RecordBatch]:
+def split_lines(lines: bytes) -> Iterator[pa.StringArray]:
     """Many lines, each a row, without their ends: line feed, carriage return, or both.
 
     Bytes that are not UTF-8 stay: what is to become of them Spark decides, as its own readers do.
     """
     separator = next((each for each in _SEPARATORS if each not in lines), None)
     if separator is None or lines.startswith(_BOM):  # which Arrow would take away, also in the midst of a file
-        found = [pa.array(lines.splitlines(), pa.binary())]
-    else:
-        found = pyarrow.csv.read_csv(
-            pa.BufferReader(lines),
-            read_options=pyarrow.csv.ReadOptions(column_names=[COLUMN], use_threads=False, block_size=len(lines) + 1),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=separator.decode(), quote_char=False, escape_char=False, ignore_empty_lines=False
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={COLUMN: pa.binary()}, check_utf8=False, strings_can_be_null=False
-            ),
-        )[COLUMN].chunks
-    schema = pa.schema([(COLUMN, pa.string())])
-    for chunk in found:
-        texts = chunk.view(pa.string())
-        for at in range(0, len(texts), _ROWS_MAX):
-            yield pa.RecordBatch.from_arrays([texts[at : at + _ROWS_MAX]], schema=schema)
+        yield pa.array(lines.splitlines(), pa.binary()).view(pa.string())
+        return
+    found = pyarrow.csv.read_csv(
+        pa.BufferReader(lines),
+        read_options=pyarrow.csv.ReadOptions(column_names=[LINE], use_threads=False, block_size=len(lines) + 1),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=separator.decode(), quote_char=False, escape_char=False, ignore_empty_lines=False
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={LINE: pa.binary()}, check_utf8=False, strings_can_be_null=False
+        ),
+    )
+    for chunk in found[LINE].chunks:
+        yield chunk.view(pa.string())

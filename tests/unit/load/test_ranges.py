@@ -13,6 +13,7 @@ from lastgood.load import ranges
 from lastgood.load.input_files import find_line_end, look_at_file
 from lastgood.load.ranges import LoadPosition, begin_of, find_end_of_chunk, list_pieces, read_lines, read_position
 from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.load.unpacking import Read
 from lastgood.storage.reading import LocalStorage, parse_location, read_part
 from lastgood.values import ShapeError
 
@@ -30,8 +31,13 @@ def look(folder: Path, contents: list[bytes]) -> list[InputFile]:
     return found
 
 
+def open_bytes(file: InputFile) -> Read:
+    location = parse_location(file.location)
+    return lambda begin, limit: read_part(STORAGE, location, begin=begin, limit=limit) or b""
+
+
 def find_end(file: InputFile, position: int) -> int:
-    return find_line_end(STORAGE, parse_location(file.location), position, file.size, step=3)
+    return find_line_end(open_bytes(file), position, file.size, step=3)
 
 
 def read_all(files: list[InputFile], chunk: int | None, tasks: int) -> list[bytes]:
@@ -41,9 +47,7 @@ def read_all(files: list[InputFile], chunk: int | None, tasks: int) -> list[byte
         end = find_end_of_chunk(files, at, chunk, find_end)
         assert at <= end
         for piece in list_pieces(files, at, end, tasks):
-            location = parse_location(files[piece.file].location)
-            read = lambda begin, limit, location=location: read_part(STORAGE, location, begin=begin, limit=limit) or b""  # noqa: E731
-            for block in read_lines(STORAGE, location, piece, read):
+            for block in read_lines(piece, open_bytes(files[piece.file])):
                 lines += LINE.findall(block)
         if end == at:
             return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,16 @@ def test_load_whose_checkpoint_is_lost_does_not_begin_again(file: Path) -> None:
     with pytest.raises(LoadDiffersError, match="is lost") as refused:
         load([str(file)], table, LoadOptions(schema="a int"))
     assert "lastgood backup restore" in (refused.value.next or "")
+
+
+def test_what_gzip_has_packed_is_whole_before_anything_is_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    packed = file.with_name("a.csv.gz")
+    packed.write_bytes(gzip.compress(b"1,2\n" * 9_000)[:-9])
+    with pytest.raises(UsageError) as refused:
+        load([str(packed)], f"delta:{tmp_path}/t", LoadOptions(schema="a int, b int"))
+    assert refused.value.found == "it ends within a member"
+    assert not (tmp_path / "t").exists()
+    assert not list(tmp_path.glob("t.lastgood/**/load.json"))

@@ -1,0 +1,192 @@
+"""What `lastgood load` costs: `python benchmarks/loading.py [GIGABYTES]`
+
+Prints one JSON object; exit code 1 if over budget. A CSV file of so many gigabytes (1 without) goes into Delta tables,
+on the same cores, in turns: by `spark.read.csv` with the same schema, by a load, and by a load that is killed at nine
+tenths (`kill -9` of all its processes) and typed again. All times are from the command to its end, with the start of
+Spark. The most memory that all processes of a load held at a time is taken ten times a second, for a quarter of the
+file and for all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from deltalake import DeltaTable
+from figures import Figure, print_figures
+
+from lastgood.lab.jars import fetch_jars
+from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
+from lastgood.process.java import find_java
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+GIGABYTE = 10**9
+SCHEMA = (
+    "id BIGINT, at TIMESTAMP, name STRING, note STRING, amount DOUBLE, price DECIMAL(10,2), day DATE, is_new BOOLEAN"
+)
+ROUNDS = 3
+BUDGET_RATIO = 1 / 1.3
+BUDGET_RESUMED = 1.1
+BUDGET_MEMORY = 1.15
+KILLED_AT = 0.9
+PLAIN_CONF = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    JAVA_OPTIONS: "-XX:+UseParallelGC",
+    "spark.sql.session.timeZone": "UTC",
+}
+APP = f"""
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = spark.read.schema({SCHEMA!r}).option("header", "true").csv(sys.argv[1])
+rows.write.format("delta").save(sys.argv[2])
+"""
+
+
+def write_file(file: Path, size: int) -> int:
+    """A file of about this size; how many records it has."""
+    row = 0
+    with file.open("w") as stream:
+        stream.write("id,at,name,note,amount,price,day,is_new\n")
+        while stream.tell() < size:
+            lines = []
+            for _ in range(20_000):
+                row += 1
+                day = f"2026-{row % 12 + 1:02}-{row % 28 + 1:02}"
+                clock = f"{row % 24:02}:{row % 60:02}:{row % 59:02}"
+                note = '"said, twice"' if row % 50 == 0 else "said once"
+                tail = f"{row % 1000}.{row % 100:02},{day},{'true' if row % 3 else 'false'}"
+                lines.append(f"{row},{day}T{clock}Z,name {row % 9973},{note},{row / 8},{tail}\n")
+            stream.write("".join(lines))
+    return row
+
+
+def load(file: Path, table: Path, *, while_running: Callable[[subprocess.Popen[bytes]], None] | None = None) -> float:
+    """Seconds of a load."""
+    words = [LASTGOOD, "load", file, "--to", f"delta:{table}", "--schema", SCHEMA, "--option", "header=true"]
+    began = time.monotonic()
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        if while_running is not None:
+            while_running(process)
+    if process.returncode and while_running is None:
+        sys.exit(f"a load has failed: {process.returncode}")
+    return time.monotonic() - began
+
+
+def kill_late(process: subprocess.Popen[bytes], table: Path, size: int) -> None:
+    """Kill all of it once nine tenths are committed."""
+    while process.poll() is None and count_loaded(table) < KILLED_AT * size:
+        time.sleep(0.05)
+    for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        each.kill()
+
+
+def count_loaded(table: Path) -> int:
+    """Bytes that are committed."""
+    checkpoints = list(table.parent.glob(f"{table.name}.lastgood/loads/*/commits"))
+    batches = [int(each.name) for folder in checkpoints for each in folder.iterdir() if each.name.isdecimal()]
+    if not batches:
+        return 0
+    plan = checkpoints[0].parent / "offsets" / str(max(batches))
+    return int(json.loads(plan.read_text().splitlines()[-1])["position"])
+
+
+def measure_memory(file: Path, table: Path) -> float:
+    """The most bytes that all processes of a load hold; what several share is counted once, by shares."""
+    most = 0
+
+    def watch(process: subprocess.Popen[bytes]) -> None:
+        nonlocal most
+        while process.poll() is None:
+            most = max(most, sum(map(count_memory, [psutil.Process(process.pid), *list_children(process.pid)])))
+            time.sleep(0.1)
+
+    load(file, table, while_running=lambda process: run_beside(lambda: watch(process)))
+    return most
+
+
+def run_beside(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def list_children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def count_memory(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0
+
+
+def main() -> int:
+    size = int(float(sys.argv[1]) * GIGABYTE) if len(sys.argv) > 1 else GIGABYTE
+    environment, java = find_default_spark(), find_java({})
+    assert environment.jar_set is not None
+    jars = fetch_jars([environment.jar_set], java=java, progress=lambda _: None)[environment.jar_set]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        script, file = folder / "app.py", folder / "records.csv"
+        script.write_text(APP)
+        rows = write_file(file, size)
+
+        def read_plainly(table: Path) -> float:
+            began = time.monotonic()
+            with (folder / "log").open("wb") as log:
+                words = [str(file), str(table)]
+                child = submit(
+                    script, words, environment=environment, java=java, jars=jars, conf=PLAIN_CONF, output=log
+                )
+                with child:
+                    ending = child.wait()
+            if ending is None or not ending.is_success:
+                sys.exit((folder / "log").read_text())
+            return time.monotonic() - began
+
+        def resume(table: Path) -> float:
+            first = load(file, table, while_running=lambda process: kill_late(process, table, file.stat().st_size))
+            return first + load(file, table)
+
+        ways = {"plain": read_plainly, "load": lambda table: load(file, table), "resumed": resume}
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(ROUNDS):
+            for way, run in ways.items():
+                table = folder / f"{way}-{number}"
+                seconds[way].append(run(table))
+                found = DeltaTable(table).to_pyarrow_dataset().count_rows()
+                assert found == rows, (way, found, rows)
+                shutil.rmtree(table)
+        best = {way: min(measured) for way, measured in seconds.items()}
+        quarter = folder / "quarter.csv"
+        write_file(quarter, size // 4)
+        memory = [measure_memory(each, folder / each.stem) for each in (quarter, file)]
+        one_chunk = max(64 * 2**20, size // 50) / size
+        return print_figures(
+            [
+                Figure("load / spark.read.csv", best["load"] / best["plain"], "ratio", BUDGET_RATIO),
+                Figure("killed at 90 % / not", best["resumed"] / best["load"], "ratio", BUDGET_RESUMED + one_chunk),
+                Figure("memory of all / of a quarter", memory[1] / memory[0], "ratio", BUDGET_MEMORY),
+                Figure("memory of a load", memory[1] / 2**20, "MiB"),
+                Figure("load", size / best["load"] / 10**6, "MB/s"),
+                Figure("spark.read.csv", size / best["plain"] / 10**6, "MB/s"),
+            ]
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

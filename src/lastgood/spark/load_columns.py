@@ -1,0 +1,191 @@
+"""Plain records of CSV, read by Arrow, which is faster; every other record is handed on as a line, for Spark to read.
+
+A record is plain where each value of it is empty, or written in the plain form of its type: a form so narrow that Arrow
+and Spark's own reader cannot but read the same (`tests/spark/test_load_plain.py`). What is quoted or escaped never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from pyspark.sql import types as st
+
+ROWS_MAX: Final = 10_000
+"""Rows of a batch of Arrow: it is held twice while Spark reads it."""
+LINE: Final = "value"
+"""The column of the records that are handed on as lines."""
+_NAME = "c{}"
+_COLUMNS_LEAST = 2
+"""Of one column a blank record cannot be told from a record that is blank."""
+_COLUMNS_MOST = 2_000
+_SEPARATORS = (",", ";", "|", "\t")
+_OPTIONS = frozenset({"header", "enforceSchema", "sep", "delimiter", "columnNameOfCorruptRecord"})
+"""Options with which a plain record is read as without."""
+_RARE = bytes({*range(32), 127} - set(b"\t\n\r"))
+"""Bytes of which nobody knows what a parser makes."""
+_BOM = b"\xef\xbb\xbf"
+_BLANK = r"^[\x00-\x20]*$"
+_MARKS = r'["\\]'
+_DATE = (
+    r"(?:19|20)[0-9]{2}-"
+    r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+)
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT"})
+_FLOAT = r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainForm:
+    """How the values of a type are written plainly."""
+
+    pattern: str | None
+    """A regular expression that fits all of it; None: as it likes, but for quotes and escapes."""
+    kind: pa.DataType
+    """What Arrow makes of it."""
+
+
+_FORMS: Mapping[type[st.DataType], PlainForm] = MappingProxyType(
+    {
+        st.ByteType: PlainForm("-?[0-9]{1,2}", pa.int8()),
+        st.ShortType: PlainForm("-?[0-9]{1,4}", pa.int16()),
+        st.IntegerType: PlainForm("-?[0-9]{1,9}", pa.int32()),
+        st.LongType: PlainForm("-?[0-9]{1,18}", pa.int64()),
+        st.FloatType: PlainForm(_FLOAT, pa.float32()),
+        st.DoubleType: PlainForm(f"{_FLOAT}(?:[eE]-?[0-9]{{1,2}})?", pa.float64()),
+        st.BooleanType: PlainForm("true|false", pa.bool_()),
+        st.DateType: PlainForm(_DATE, pa.date32()),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainColumns:
+    """The columns of plain records."""
+
+    forms: tuple[PlainForm, ...]
+    separator: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what is read: the columns, and the line of a record that is not plain."""
+        fields = [(name_column(at), form.kind) for at, form in enumerate(self.forms)]
+        return pa.schema([*fields, (LINE, pa.string())])
+
+    def read(self, lines: bytes) -> Iterator[pa.RecordBatch] | None:
+        """The records of whole lines, those that are plain by their columns; None if none can be."""
+        if lines.startswith(_BOM) or len(lines.translate(None, _RARE)) < len(lines) or not _is_utf8(lines):
+            return None
+        odd: list[str] = []
+        texts = self._split(lines, odd)
+        plain = self._find_plain(texts, has_marks=b'"' in lines or b"\\" in lines)
+        if plain is not None:
+            others = texts.filter(pc.invert(plain))
+            odd += pc.binary_join_element_wise(*others.columns, self.separator).to_pylist()
+            texts = texts.filter(plain)
+        return self._list_batches(texts, odd)
+
+    def _split(self, lines: bytes, odd: list[str]) -> pa.Table:
+        """The values as texts; a record with another number of them goes to the odd ones."""
+
+        def keep(row: pyarrow.csv.InvalidRow) -> str:
+            odd.append(row.text)
+            return "skip"
+
+        names = [name_column(at) for at in range(len(self.forms))]
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(lines),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(lines) + 1),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.separator, quote_char=False, escape_char=False, invalid_row_handler=keep
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+
+    def _find_plain(self, texts: pa.Table, *, has_marks: bool) -> pa.ChunkedArray | None:
+        """Which records are plain; None if all are."""
+        plain = None
+        if self.separator.isspace():  # a record of nothing else is blank, and none for Spark
+            plain = pc.invert(pc.match_substring_regex(texts.column(0), _BLANK))
+        for form, column in zip(self.forms, texts.columns, strict=True):
+            if form.pattern is not None:
+                fits = pc.match_substring_regex(column, f"^(?:{form.pattern})?$")
+            elif has_marks:
+                fits = pc.invert(pc.match_substring_regex(column, _MARKS))
+            else:
+                continue
+            plain = fits if plain is None else pc.and_(plain, fits)
+        return None if plain is None or pc.all(plain).as_py() else plain
+
+    def _list_batches(self, texts: pa.Table, odd: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        columns = [_parse_values(column, form.kind) for form, column in zip(self.forms, texts.columns, strict=True)]
+        columns.append(pa.nulls(len(texts), pa.string()))
+        yield from pa.table(columns, schema=self.schema).to_batches(ROWS_MAX)
+        yield from make_line_batches(pa.array(odd, pa.string()), self.schema)
+
+
+def make_line_batches(lines: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Records that are handed on as lines: their columns are null, but for that."""
+    for begin in range(0, len(lines), ROWS_MAX):
+        some = lines[begin : begin + ROWS_MAX]
+        nulls = [pa.nulls(len(some), field.type) for field in schema if field.name != LINE]
+        yield pa.RecordBatch.from_arrays([*nulls, some], schema=schema)
+
+
+def name_column(at: int) -> str:
+    """What the source calls a column, whose own name may be anything."""
+    return _NAME.format(at)
+
+
+def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: str) -> PlainColumns | None:
+    """The columns as Arrow can read plain records of them; None where it is not shown that Spark reads the same.
+
+    Args:
+        schema: Of the records, without a column for those that are corrupt.
+        options: Those of Spark's reader.
+        zone: The time zone of the session.
+    """
+    forms = [_find_form(field.dataType, zone) for field in schema.fields]
+    found = [form for form in forms if form is not None]
+    separators = [options[name] for name in ("sep", "delimiter") if name in options] or [","]
+    is_plain = options.keys() <= _OPTIONS and len(separators) == 1 and separators[0] in _SEPARATORS
+    if not is_plain or len(found) < len(forms) or not _COLUMNS_LEAST <= len(forms) <= _COLUMNS_MOST:
+        return None
+    return PlainColumns(tuple(found), separators[0])
+
+
+def _find_form(kind: st.DataType, zone: str) -> PlainForm | None:
+    if kind == st.StringType():
+        return PlainForm(None, pa.string())
+    if isinstance(kind, st.TimestampType):
+        ends = "Z?" if zone in _UTC else "Z"
+        return PlainForm(f"{_DATE}[ T]{_TIME}{ends}", pa.timestamp("us", tz="UTC"))
+    if isinstance(kind, st.DecimalType) and kind.precision > kind.scale:
+        fraction = f"(?:\\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
+        digits = kind.precision - kind.scale
+        return PlainForm(f"-?[0-9]{{1,{digits}}}{fraction}", pa.decimal128(kind.precision, kind.scale))
+    return _FORMS.get(type(kind))
+
+
+def _parse_values(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Plain values of a type; null where nothing is written."""
+    filled = pc.if_else(pc.equal(texts, ""), None, texts)
+    if pa.types.is_timestamp(kind):
+        return pc.assume_timezone(pc.utf8_rtrim(filled, "Z").cast(pa.timestamp("us")), "UTC")
+    return filled.cast(kind)
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
