@@ -10,6 +10,7 @@ file and for all of it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def count_memory(process: psutil.Process) -> int:
 
 def main() -> int:
     size = int(float(sys.argv[1]) * GIGABYTE) if len(sys.argv) > 1 else GIGABYTE
-    environment, java = find_default_spark(), find_java({})
+    environment, java = find_default_spark(), find_java(os.environ)
     assert environment.jar_set is not None
     jars = fetch_jars([environment.jar_set], java=java, progress=lambda _: None)[environment.jar_set]
     with tempfile.TemporaryDirectory() as name:

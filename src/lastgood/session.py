@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from lastgood import library
+from lastgood.errors import UsageError
 from lastgood.library import Evidence, Tell
+from lastgood.load.specification import ParseMode
+from lastgood.operations.load import Loaded, LoadOptions
+from lastgood.operations.load import load as load_files
 from lastgood.planning.plan import Plan
+from lastgood.spark.load_session import require_session, run_in_session
+from lastgood.supervise.load_driver import SPARK_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
 
 
 def rebuild(
@@ -57,3 +63,70 @@ def rebuild(
         tell=tell,
         **evidence,
     )
+
+
+def load(
+    files: str | Sequence[str],
+    to: str,
+    *,
+    form: str | None = None,
+    schema: str | None = None,
+    infer_schema: bool = False,
+    options: Mapping[str, str] | None = None,
+    mode: str = "permissive",
+    chunk_size: int | None = None,
+    checkpoint: str | None = None,
+    follow_growth: bool = False,
+    spark: Any = None,
+    tell: Callable[[LoadProgress], None] = lambda _: None,
+) -> Loaded:
+    """As `lastgood load`, in a session that is there already: the same call goes on where one has ended.
+
+    Example::
+
+        lastgood.spark.load("orders.csv", "delta:/lake/orders", schema="id BIGINT", options={"header": "true"})
+
+    Args:
+        files: One or several, in the order in which they are read.
+        to: `delta:LOCATION`, for which the session has Delta, or `file:LOCATION`.
+        form: `csv`, `jsonl` or `text`; None: as the names tell.
+        schema: DDL of the columns; None: as Spark finds them.
+        infer_schema: Whether Spark finds out their types, for which it reads the files once.
+        options: Those of Spark's reader.
+        mode: `permissive`, `dropmalformed` or `failfast`.
+        chunk_size: Bytes that one batch reads.
+        checkpoint: Where the checkpoint lies; None: beside the table.
+        follow_growth: Whether what was added to the last file since is read too.
+        spark: A classic session; None: the active one.
+        tell: Is told of each chunk that is committed.
+
+    Raises:
+        UsageError: a file, an option, the schema or the session cannot be what was meant.
+        LoadDiffersError: another load has begun on this checkpoint.
+        InputChangedError: a file is not what it was when the load began.
+        CheckpointHeldError: the same load goes on elsewhere.
+        LoadFailedError: Spark ended with an error; what was loaded stays.
+        StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+    """
+    session = require_session(spark, SPARK_OF_LOADS)
+    modes = [each.value for each in ParseMode]
+    if mode not in modes:
+        raise UsageError("the mode is not known", found=mode, expected=", ".join(modes))
+    wanted = LoadOptions(
+        form=form,
+        schema=schema,
+        infers=infer_schema,
+        options=options or {},
+        mode=ParseMode(mode),
+        chunk=chunk_size,
+        checkpoint=checkpoint,
+        follows_growth=follow_growth,
+    )
+
+    def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
+        del say
+        error = run_in_session(session, question.to_question(), take)
+        if error is not None:
+            raise make_load_error(error, "see the log of the driver; the same call goes on from there")
+
+    return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell, run=run)

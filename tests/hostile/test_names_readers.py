@@ -83,6 +83,7 @@ THEIR_OWN = {
     "process/driver.py": "the program of the driver",
     "process/guard.py": "/proc",
     "process/java.py": "the program of Java",
+    "process/told.py": "what a job of ours tells, and its log",
     "journal/lease.py": "/proc",
     "storage/rights.py": "folders that are open, or are made where no root is named",
     "sources/kafka/config.py": "the file of `--kafka-config`, and those that it names",

@@ -42,6 +42,8 @@ CASES = {
     "lone carriage returns": Case(b"\r".join([ROW] * 5)),
     "all line ends": Case(ROW + b"\r\n" + ROW + b"\n" + ROW + b"\r" + ROW + b"\n\n\r\n\r\r" + ROW),
     "blank lines": Case(b"\n \n\t\n" + ROW + b"\n\x01\n\x0b\n\xc2\xa0\n\xe3\x80\x80\n" + ROW + b"\n\n"),
+    "line ends of Unicode": Case("\u2028\n \x85\n\t\u2029\n1,,a\u2028\n".encode() + ROW),
+    "line ends of Unicode and objects": Case("\u2028\n \x85\n".encode() + OBJECT, "jsonl", MARKED),
     "byte order mark": Case(b"\xef\xbb\xbf" + ROW + b"\n" + ROW + b"\n"),
     "header": Case(b"id,at,name,amount,day,price,is_new\n" + ROW + b"\n", options={"header": "true"}),
     "header behind blanks": Case(b"\xef\xbb\xbf\n \nid,at,name\n" + ROW + b"\n" + ROW, options={"header": "true"}),
@@ -131,7 +133,7 @@ def compare_load(
     spec = unpack_files(spec, lambda _: None)
     sink = {"format": "parquet", "location": str(table)}
     checkpoint = str(folder / f"chk-{chunk}")
-    question = {"spec": spec.to_json(), "checkpoint": checkpoint, "chunk": chunk, "sink": sink, "mark": "#"}
+    question = {"spec": spec.to_json(), "checkpoint": checkpoint, "chunk": chunk, "sink": sink}
     spark = sparks.of("4.2.0")
     try:
         told = spark.call(APP, "run", question=question, zone=zone)
@@ -163,7 +165,7 @@ def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: Pars
     require_same_rows(compare, CASES[name], mode)
 
 
-@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty", "packed"])
+@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty", "packed", "line ends of Unicode"])
 def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 

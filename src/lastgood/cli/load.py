@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -91,7 +92,9 @@ def load(
     not what it was when the load began, or where schema, options or files are others. Meanwhile `lastgood status` and
     `lastgood inspect` tell of its checkpoint as of every other.
 
-    Spark runs in this Python, on all cores of this machine, and has to be 4.2 or later.
+    Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
+    and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
+    output.
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
@@ -116,7 +119,7 @@ def load(
         follows_growth=follow_growth,
     )
     try:
-        with _show_progress() as (tell, say):
+        with _show_progress(output_format) as (tell, say):
             loaded = operation(files, to, options, tell=tell, say=say)
     except KeyboardInterrupt:
         make_console(stderr=True).print("Stopped. What was loaded stays; the same command goes on from there.")
@@ -143,11 +146,17 @@ def _read_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _show_progress() -> Iterator[tuple[Callable[[LoadProgress], None], Callable[[str], None]]]:
-    """Gives what to tell of chunks, and of what else takes time; a bar is shown on a terminal only."""
+def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress], None], Callable[[str], None]]]:
+    """Gives what to tell of chunks, and of what else takes time: JSON lines, a bar on a terminal, or nothing."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     out = make_console(stderr=True)
+    if output_format == "json":
+        yield (
+            lambda progress: _print_line({"progress": progress.to_json()}),
+            lambda doing: _print_line({"doing": doing}),
+        )
+        return
     if not out.is_terminal:
         yield lambda _: None, lambda _: None
         return
@@ -166,6 +175,10 @@ def _show_progress() -> Iterator[tuple[Callable[[LoadProgress], None], Callable[
             shown.update(task, description=said, completed=progress.done, total=progress.size)
 
         yield tell, lambda doing: shown.update(task, description=doing)
+
+
+def _print_line(told: dict[str, Any]) -> None:
+    click.echo(json.dumps(told), err=True)
 
 
 def _print(loaded: Loaded, is_dropped: bool) -> None:

@@ -155,10 +155,13 @@ def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
     """How the files are written: as it is said, else by the ends of their names.
 
     Raises:
-        UsageError: it is not said, and the names do not tell one.
+        UsageError: it is not said, and the names do not tell one; or nobody knows what is said.
     """
+    known = {form.value: form for form in LoadFormat}
+    if told in known:
+        return known[told]
     if told is not None:
-        return LoadFormat(told)
+        raise UsageError("how the files are written is not known", found=told, expected=", ".join(known))
     names = [location.lower().removesuffix(GZIP_ENDING) for location in locations]
     endings = {name[name.rfind(".") :] for name in names}
     forms = {_ENDINGS.get(each) for each in endings}

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lastgood.errors import UsageError
 from lastgood.load.begun import find_begun, read_begun
@@ -28,6 +29,8 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.supervise.load_driver import Follower, LoadProgress, LoadQuestion, run_load
 from lastgood.values import JsonValue
 
+RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
+"""As `run_load`."""
 _CHUNK_LEAST = 64 * 1024 * 1024
 _CHUNK_OF_A_CORE = 128 * 1024 * 1024
 _CHUNKS_LEAST = 50
@@ -83,6 +86,7 @@ def load(
     *,
     tell: Callable[[LoadProgress], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    run: RunLoad = run_load,
 ) -> Loaded:
     """Load files into a table, each record once, however often it is called and killed.
 
@@ -92,6 +96,7 @@ def load(
         options: How.
         tell: Is told of each chunk that is committed.
         say: Is told, in a few words, what takes time.
+        run: Where Spark's part is done: in a Spark of its own, or in a session that is there.
 
     Raises:
         UsageError: a file, an option or the schema cannot be what was meant.
@@ -119,7 +124,7 @@ def load(
             spec = unpack_files(spec, say)
             chunk = wanted.chunk or _choose_chunk(spec.size)
             question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(table))
-            run_load(question, Follower(storage, checkpoint, spec, tell).take, say)
+            run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())

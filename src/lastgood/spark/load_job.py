@@ -1,18 +1,19 @@
 """Loads files into a table: a PySpark script that `supervise.load_driver` starts and follows.
 
-    spark-submit load_job.py QUESTION
+    spark-submit load_job.py QUESTION TOLD
 
-QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes), `sink` (`format`,
-`location`) and `mark`. What it tells are lines on standard output, each `mark` and a JSON object: `{"began": …}`,
-`{"chunk": …}`, `{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
+QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes) and `sink` (`format`,
+`location`). What it tells are lines of the file TOLD, each a JSON object: `{"began": …}`, `{"chunk": …}`,
+`{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.load.begun import read_begun, read_end
@@ -36,14 +38,24 @@ from lastgood.storage.writing import open_writable
 _CORRUPT = "__lastgood_corrupt"
 _CORRUPT_DEFAULT = "_corrupt_record"
 _CORRUPT_OPTION = "columnNameOfCorruptRecord"
-_BLANK = {LoadFormat.CSV: r"^[\x00-\x20]*$", LoadFormat.JSONL: r"^[\x09\x0A\x0D\x20]*$"}
-"""What Spark's readers pass over: for CSV what Java's `trim` makes empty, for JSON what its parser skips."""
+_BLANK = {LoadFormat.CSV: r"^[\x00-\x20]*\z", LoadFormat.JSONL: r"^[\x09\x0A\x0D\x20]*\z"}
+"""What Spark's readers pass over: for CSV what Java's `trim` makes empty, for JSON what its parser skips.
+
+Not `$`: in Java that is also before U+2028 or U+0085 at the end.
+"""
 _ARRAY = r"^[\x09\x0A\x0D\x20]*\["
 _ENDED = "load ended, since "
 _IS_ARRAY = "a line is a JSON array, and not an object"
 _NOT_UTF8 = "a line is not UTF-8"
 _OBSERVED = "load"
 _POLL_SECONDS = 0.2
+_SESSION_CONF = {
+    "spark.sql.streaming.minBatchesToRetain": "1000000",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # They would read only the columns that are asked for, and another number of them may be corrupt then.
+    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
+    "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
+}
 
 
 class LoadRefusedError(Exception):
@@ -57,40 +69,48 @@ class LoadRefusedError(Exception):
 class Job:
     """One load."""
 
-    def __init__(self, spark: SparkSession, question: Mapping[str, Any]) -> None:
-        self.spark, self.question = spark, question
+    def __init__(
+        self, spark: SparkSession, question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.spark, self.question, self.tell = spark, question, tell
         self.spec = LoadSpec.from_json(question["spec"])
-        self.mark = question["mark"]
         self.checkpoint = parse_location(question["checkpoint"])
         self.storage = open_writable(self.checkpoint)
-
-    def tell(self, **told: Any) -> None:
-        """Say something to who has started this."""
-        print(f"{self.mark}{json.dumps(told)}", flush=True)  # noqa: T201 - it is how it is told
 
     def run(self) -> None:
         """All of it.
 
         Raises:
             LoadRefusedError: Spark does not take the schema or the options.
+            PySparkException: the query has failed.
         """
+        with _set_up(self.spark):
+            self._run()
+
+    def _run(self) -> None:
         _add_source(self.spark)
         schema = self._find_schema()
         self.spec = replace(self.spec, columns=schema.json())
         keep_spec(self.storage, self.checkpoint, self.spec)
-        self.tell(began={"columns": schema.simpleString()})
+        self.tell({"began": {"columns": schema.simpleString()}})
         frame = self.spark.readStream.format(NAME).options(**self._make_options(schema)).load()
         sink = self.question["sink"]
         writer = self._load(frame, schema).writeStream.format(sink["format"])
         writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
-        query = writer.start(sink["location"])
-        told = -1
-        while query.isActive:
-            time.sleep(_POLL_SECONDS)
-            told = self._tell_chunks(query, told)
-        query.awaitTermination()
-        self._tell_chunks(query, told)
+        self._follow(writer.start(sink["location"]))
         self._count_again(schema)
+
+    def _follow(self, query: StreamingQuery) -> None:
+        """Tell of each chunk, until everything is loaded."""
+        told = -1
+        try:
+            while query.isActive:
+                time.sleep(_POLL_SECONDS)
+                told = self._tell_chunks(query, told)
+            query.awaitTermination()
+        finally:
+            query.stop()  # in a session that goes on, whoever presses Ctrl-C means the query as well
+        self._tell_chunks(query, told)
 
     def _find_schema(self) -> StructType:
         spec = self.spec
@@ -173,9 +193,9 @@ class Job:
 
     def _keep(self, batch: int, rows: int, corrupt: int) -> None:
         keep_count(self.storage, self.checkpoint, batch, ChunkCount(rows, corrupt))
-        self.tell(chunk={"batch": batch, "rows": rows, "corrupt": corrupt})
+        self.tell({"chunk": {"batch": batch, "rows": rows, "corrupt": corrupt}})
 
-    def _tell_chunks(self, query: Any, told: int) -> int:
+    def _tell_chunks(self, query: StreamingQuery, told: int) -> int:
         """Say which chunks were committed since; the newest of them.
 
         Of one that the sink had already no row is seen, as it is not run again: it is counted at the end.
@@ -187,6 +207,19 @@ class Job:
                 told = batch
                 self._keep(batch, observed["rows"], observed["corrupt"])
         return told
+
+
+@contextlib.contextmanager
+def _set_up(spark: SparkSession) -> Iterator[None]:
+    """Have a session as a load needs it, and as it was afterwards."""
+    before = {name: spark.conf.get(name) for name in _SESSION_CONF}
+    try:
+        for name, value in _SESSION_CONF.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.set(name, was or "")
 
 
 def _add_source(spark: SparkSession) -> None:
@@ -251,15 +284,20 @@ def take_first_line(error: BaseException) -> str:
 def main() -> int:
     """Read the question, answer."""
     question = read_json(Path(sys.argv[1]).read_text())
-    job = Job(SparkSession.builder.getOrCreate(), question)
-    try:
-        job.run()
-    except LoadRefusedError as refused:
-        job.tell(error=refused.answer)
-        return 1
-    except (PySparkException, Py4JError) as error:
-        job.tell(error={"kind": "failed", "found": take_first_line(error)})
-        raise
+    with Path(sys.argv[2]).open("a") as told:
+
+        def tell(message: dict[str, Any]) -> None:
+            told.write(f"{json.dumps(message)}\n")
+            told.flush()
+
+        try:
+            Job(SparkSession.builder.getOrCreate(), question, tell).run()
+        except LoadRefusedError as refused:
+            tell({"error": refused.answer})
+            return 1
+        except (PySparkException, Py4JError) as error:
+            tell({"error": {"kind": "failed", "found": take_first_line(error)}})
+            raise
     return 0
 
 

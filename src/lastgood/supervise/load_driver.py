@@ -20,23 +20,17 @@ from lastgood.load.begun import read_end
 from lastgood.load.specification import LoadSpec
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
-from lastgood.process.marked import follow
+from lastgood.process.told import find_last_line, follow
 from lastgood.storage.reading import Location, Storage
+from lastgood.values import JsonValue
 
 _JOB = Path(lastgood.spark.__file__).parent / "load_job.py"
-_MARK = "lastgood-load "
-_SPARK = "4.2."
+SPARK_OF_LOADS = "4.2."
 """The Spark of which it was shown that a load gives the rows that its own readers give."""
-_BATCHES_KEPT = 1_000_000
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
     JAVA_OPTIONS: "-XX:+UseParallelGC",  # not those of a small session: it works for as long as there is something left
-    "spark.sql.streaming.minBatchesToRetain": str(_BATCHES_KEPT),
-    "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    # They would read only the columns that are asked for, and another number of them may be corrupt then.
-    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
-    "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
 }
 
 
@@ -64,12 +58,11 @@ class LoadQuestion:
     def to_question(self) -> dict[str, Any]:
         """What it reads."""
         sink = {"format": self.format, "location": self.location}
-        own = {"checkpoint": self.checkpoint, "chunk": self.chunk, "sink": sink, "mark": _MARK}
-        return {"spec": self.spec.to_json(), **own}
+        return {"spec": self.spec.to_json(), "checkpoint": self.checkpoint, "chunk": self.chunk, "sink": sink}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
+class LoadProgress(JsonValue):
     """Where a load stands."""
 
     done: int
@@ -119,7 +112,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
-    if not environment.version.startswith(_SPARK):
+    if not environment.version.startswith(SPARK_OF_LOADS):
         raise ExtraMissingError(extra="spark", module="pyspark 4.2", needed_for="lastgood load")
     jars: tuple[Path, ...] = ()
     if question.format == "delta" and environment.jar_set is not None:
@@ -135,24 +128,27 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
             tell(told)
 
     with tempfile.TemporaryDirectory(prefix="lastgood-load-") as folder:
-        file = Path(folder) / "question.json"
+        file, told = Path(folder) / "question.json", Path(folder) / "told.jsonl"
         file.write_text(json.dumps(question.to_question()))
-        reader, writer = os.pipe()
-        with os.fdopen(reader, errors="replace") as lines:
-            with os.fdopen(writer, "wb") as output:
-                child = submit(
-                    _JOB, [str(file)], environment=environment, java=java, jars=jars, conf=_CONF, output=output
-                )
-            with child, log.open("w") as kept:
-                say("starting Spark")
-                last = follow(lines, kept, _MARK, take)
-                ending = child.wait()
-    if ending is None or not ending.is_success:
-        raise _make_error(refused, f"the job ended with {ending}: {last}", log)
+        told.touch()
+        with log.open("wb") as output:
+            say("starting Spark")
+            words = [str(file), str(told)]
+            child = submit(_JOB, words, environment=environment, java=java, jars=jars, conf=_CONF, output=output)
+        with child:
+            ending = follow(child, told, take)
+    if not ending.is_success:
+        otherwise = {"kind": "failed", "found": f"the job ended with {ending}: {find_last_line(log)}"}
+        raise make_load_error(refused[-1] if refused else otherwise, f"see {log}; the same command goes on from there")
 
 
-def _make_error(refused: list[Mapping[str, str]], otherwise: str, log: Path) -> LastgoodError:
-    error = refused[-1] if refused else {"kind": "failed", "found": otherwise}
+def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
+    """The error for what the job of a load has told.
+
+    Args:
+        error: Its `kind`, and what was `found`.
+        then: What is to be done.
+    """
     if error["kind"] == "schema":
         return UsageError(
             "Spark does not take the schema", found=error["found"], expected="DDL, such as 'id BIGINT, at TIMESTAMP'"
@@ -161,5 +157,5 @@ def _make_error(refused: list[Mapping[str, str]], otherwise: str, log: Path) -> 
         "the load ended before everything was loaded",
         found=error["found"],
         effect="what was loaded so far stays",
-        next=f"see {log}; the same command goes on from there",
+        next=then,
     )

@@ -102,6 +102,8 @@ def test_how_files_are_written_is_told_by_their_names_or_asked_for() -> None:
     assert choose_form(["/a.csv", "/b.CSV"], None) is LoadFormat.CSV
     assert choose_form(["/a.csv.gz", "/b.csv"], None) is LoadFormat.CSV
     assert choose_form(["/a"], "text") is LoadFormat.TEXT
+    with pytest.raises(UsageError, match="not known"):
+        choose_form(["/a.csv"], "xml")
     for names in (["/a.csv", "/a.jsonl"], ["/a"], ["/a.json"], ["/a.gz"]):
         with pytest.raises(UsageError, match="not known by their names"):
             choose_form(names, None)

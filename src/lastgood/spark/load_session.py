@@ -1,0 +1,60 @@
+"""A load in a session that is there already, such as that of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lastgood.errors import UsageError
+from lastgood.spark.agent.sessions import is_connect
+
+
+def run_in_session(
+    session: Any, question: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]
+) -> Mapping[str, str] | None:
+    """What `load_job` does, here.
+
+    Args:
+        session: A classic session of Spark.
+        question: As `load_job` reads it.
+        tell: As what it tells.
+
+    Returns:
+        None if everything is loaded, else the error, as the job tells it.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - a client of Spark Connect has no py4j
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from lastgood.spark.load_job import Job, LoadRefusedError, take_first_line  # noqa: PLC0415
+
+    try:
+        Job(session, question, tell).run()
+    except LoadRefusedError as refused:
+        return refused.answer
+    except (PySparkException, Py4JError) as error:
+        return {"kind": "failed", "found": take_first_line(error)}
+    return None
+
+
+def require_session(session: Any, version: str) -> Any:
+    """The session that is meant, of which a load is possible.
+
+    Args:
+        session: One; None: the active one.
+        version: What its version has to begin with.
+
+    Raises:
+        UsageError: there is none, it is one of Spark Connect, or another Spark.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded only by whoever asks for it
+
+    found = SparkSession.getActiveSession() if session is None else session
+    if found is None:
+        raise UsageError("there is no Spark session", expected="an active one, or spark=SESSION")
+    if is_connect(found):
+        raise UsageError(
+            "a load needs a classic session", found="one of Spark Connect", next="lastgood load, as a command"
+        )
+    if not found.version.startswith(version):
+        raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=f"Spark {version}x")
+    return found

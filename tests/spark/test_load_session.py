@@ -1,0 +1,39 @@
+"""`lastgood.spark.load` in a session that goes on afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.sparks import Sparks
+
+pytestmark = pytest.mark.spark
+APP = Path(__file__).with_name("load_session_app.py")
+
+
+def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, tmp_path: Path) -> None:
+    file, to = tmp_path / "in.csv", f"file:{tmp_path / 'table'}"
+    file.write_text("".join(f"{each},a\n" for each in range(1000)))
+
+    def load(**more: Any) -> dict[str, Any]:
+        asked = {"schema": "id INT, name STRING", **more}
+        return sparks.of("4.2.0").call(APP, "load", file=str(file), to=to, more=asked)
+
+    first = load(chunk_size=2000)
+    size = file.stat().st_size
+    assert first["is_as_before"]
+    assert (first["loaded"]["rows"], first["loaded"]["is_new"], first["rows"]) == (1000, True, 1000)
+    assert (len(first["seen"]), first["seen"][-1]) == (first["loaded"]["chunks"], size)
+    again = load()
+    assert (again["loaded"]["is_new"], again["rows"], again["seen"]) == (False, 1000, [])
+    with file.open("a") as stream:
+        stream.write("1000,b\n")
+    assert load()["error"]["condition"] == "INPUT_CHANGED"
+    grown = load(follow_growth=True)
+    assert (grown["loaded"]["resumed_at"], grown["rows"]) == (size, 1001)
+    assert (
+        load(schema="id NOTHING", checkpoint=str(tmp_path / "chk"))["error"]["sentence"]
+        == "Spark does not take the schema"
+    )
+    assert load(mode="strict")["error"]["sentence"] == "the mode is not known"
