@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,10 @@ Not `$`: in Java that is also before U+2028 or U+0085 at the end.
 """
 _ARRAY = r"^[\x09\x0A\x0D\x20]*\["
 _ENDED = "load ended, since "
+_OWN_REASON = re.compile(f"{_ENDED}(.*)")
+_REASON = re.compile(r"^(?:: )?[\w.$]*(?:Error|Exception): (.+)$", re.MULTILINE)
+"""A line of a Python traceback, or behind Py4J's own words, that names an error; the last one is the outermost."""
+_STREAM_FAILED = " terminated with exception: "
 _IS_ARRAY = "a line is a JSON array, and not an object"
 _NOT_UTF8 = "a line is not UTF-8"
 _OBSERVED = "load"
@@ -127,7 +132,7 @@ class Job:
             paths = [each.location for each in spec.files]
             return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
         except PySparkException as error:
-            raise LoadRefusedError("schema", take_first_line(error)) from error
+            raise LoadRefusedError("schema", find_reason(error)) from error
 
     def _make_options(self, schema: StructType) -> dict[str, str]:
         """Those of our source."""
@@ -274,11 +279,12 @@ def _write_ddl(schema: StructType) -> str:
     return ", ".join(f"`{each.name.replace('`', '``')}` {each.dataType.simpleString()}" for each in schema.fields)
 
 
-def take_first_line(error: BaseException) -> str:
-    """What an error says, in one line: what has ended the load, if it was that."""
+def find_reason(error: BaseException) -> str:
+    """What an error says of its reason, in one line: what has ended the load, else the error of a worker or of Java."""
     told = str(error).strip()
-    begin = max(0, told.find(_ENDED))
-    return told[begin:].removeprefix(_ENDED).partition("\n")[0][:500]
+    named = [*_REASON.findall(told), *_OWN_REASON.findall(told)]
+    reason = named[-1] if named else told.partition("\n")[0].rpartition(_STREAM_FAILED)[2]
+    return reason[:500]
 
 
 def main() -> int:
@@ -296,7 +302,7 @@ def main() -> int:
             tell({"error": refused.answer})
             return 1
         except (PySparkException, Py4JError) as error:
-            tell({"error": {"kind": "failed", "found": take_first_line(error)}})
+            tell({"error": {"kind": "failed", "found": find_reason(error)}})
             raise
     return 0
 

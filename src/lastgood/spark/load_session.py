@@ -25,14 +25,14 @@ def run_in_session(
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a client of Spark Connect has no py4j
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from lastgood.spark.load_job import Job, LoadRefusedError, take_first_line  # noqa: PLC0415
+    from lastgood.spark.load_job import Job, LoadRefusedError, find_reason  # noqa: PLC0415
 
     try:
         Job(session, question, tell).run()
     except LoadRefusedError as refused:
         return refused.answer
     except (PySparkException, Py4JError) as error:
-        return {"kind": "failed", "found": take_first_line(error)}
+        return {"kind": "failed", "found": find_reason(error)}
     return None
 
 
