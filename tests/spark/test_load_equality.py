@@ -52,9 +52,7 @@ CASES = {
     ),
     "only a header": Case(b"id,at,name\n", options={"header": "true"}),
     "empty": Case(b""),
-    "packed": Case(
-        b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true", "enforceSchema": "true"}, is_packed=True
-    ),
+    "packed": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true"}, is_packed=True),
     "packed and empty": Case(b"", is_packed=True),
     "packed objects": Case(b"\n".join([OBJECT] * 5), "jsonl", is_packed=True),
     "packed, and found out": Case(

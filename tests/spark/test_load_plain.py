@@ -71,13 +71,38 @@ ODD = {
     "boolean": ["TRUE", "True", "t", "1", "0", "yes", "tru"],
     "string": ['""', '"a"', '"a,b|c"', 'a"b', "\\", '"a\\"b"', '"a" b', '"open', "\u2028", "\ufeff", "\x85", "a\\,b"],
 }
+DIGITS = {
+    "tinyint": (2, 0),
+    "int": (9, 0),
+    "bigint": (18, 0),
+    "float": (15, 15),
+    "double": (15, 15),
+    "decimal(10,2)": (8, 2),
+    "decimal(38,0)": (38, 0),
+}
+"""How many digits before and behind the point are plain."""
 SEPARATORS = (",", ";", "|", "\t")
+
+
+def make_value(kind: str, chance: random.Random, odd: float) -> str:
+    if chance.random() < odd:
+        return chance.choice(ODD[kind])
+    if kind not in DIGITS or chance.random() < 0.5:
+        return chance.choice(PLAIN[kind])
+    before, behind = DIGITS[kind]
+    digits = [make_digits(chance, most) for most in (before, behind) if most]
+    return chance.choice(["", "-"]) + ".".join(digits)
+
+
+def make_digits(chance: random.Random, most: int) -> str:
+    size = chance.randint(1, most)
+    return f"{chance.randrange(10**size):0{size}}"
 
 
 def write_file(file: Path, kinds: list[str], separator: str, chance: random.Random, odd: float) -> None:
     lines = []
     for _ in range(RECORDS):
-        values = [chance.choice(ODD[kind] if chance.random() < odd else PLAIN[kind]) for kind in kinds]
+        values = [make_value(kind, chance, odd) for kind in kinds]
         if chance.random() < odd:
             values = chance.choice([values[:-1], [*values, ""], [""] * len(values), [" "], []])
         lines.append(separator.join(values))

@@ -35,7 +35,7 @@ _SHARED = (
     " timeZone"
 )
 _CSV = (
-    "charToEscapeQuoteEscaping comment delimiter emptyValue enforceSchema escape header ignoreLeadingWhiteSpace"
+    "charToEscapeQuoteEscaping comment delimiter emptyValue escape header ignoreLeadingWhiteSpace"
     " ignoreTrailingWhiteSpace maxCharsPerColumn maxColumns nanValue negativeInf nullValue positiveInf preferDate"
     " quote sep unescapedQuoteHandling"
 )

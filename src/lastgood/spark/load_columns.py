@@ -25,7 +25,7 @@ _COLUMNS_LEAST = 2
 """Of one column a blank record cannot be told from a record that is blank."""
 _COLUMNS_MOST = 2_000
 _SEPARATORS = (",", ";", "|", "\t")
-_OPTIONS = frozenset({"header", "enforceSchema", "sep", "delimiter", "columnNameOfCorruptRecord"})
+_OPTIONS = frozenset({"header", "sep", "delimiter", "columnNameOfCorruptRecord"})
 """Options with which a plain record is read as without."""
 _RARE = bytes({*range(32), 127} - set(b"\t\n\r"))
 """Bytes of which nobody knows what a parser makes."""

@@ -56,7 +56,7 @@ def test_a_record_of_blanks_is_none_where_they_part_columns() -> None:
 @pytest.mark.parametrize(
     ("options", "zone", "is_plain"),
     [
-        ({"sep": ";", "enforceSchema": "true"}, "UTC", True),
+        ({"sep": ";", "header": "true"}, "UTC", True),
         ({"sep": "||"}, "UTC", False),
         ({"sep": ",", "delimiter": ","}, "UTC", False),
         ({"nullValue": "x"}, "UTC", False),
