@@ -12,6 +12,34 @@ pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_session_app.py")
 
 
+def test_of_a_folder_each_file_is_loaded_once(sparks: Sparks, tmp_path: Path) -> None:
+    folder, to = tmp_path / "in", f"file:{tmp_path / 'table'}"
+    folder.mkdir()
+
+    def load() -> dict[str, Any]:
+        asked = {"schema": "id INT, name STRING", "chunk_size": 500, "options": {"header": "true"}}
+        return sparks.of("4.2.0").call(APP, "load", file=str(folder), to=to, more=asked)
+
+    def write(name: str, count: int) -> None:
+        lines = "".join(f"{each},{name}\n" for each in range(count))
+        (folder / name).write_text(f"id,name\n{lines}")
+
+    write("b.csv", 100)
+    write("_hidden.csv", 100)
+    assert load()["rows"] == 100
+    write("a.csv", 30)
+    write("c.csv", 40)
+    more = load()
+    assert (more["rows"], more["loaded"]["rows"]) == (170, 170)
+    assert [Path(each).name for each in more["loaded"]["files"]] == ["b.csv", "a.csv", "c.csv"]
+    (folder / "b.csv").unlink()
+    again = load()
+    assert (again["rows"], again["loaded"]["is_new"]) == (170, False)
+    write("a.csv", 31)
+    changed = load()["error"]
+    assert (changed["condition"], Path(changed["subject"]).name) == ("INPUT_CHANGED", "a.csv")
+
+
 def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, tmp_path: Path) -> None:
     file, to = tmp_path / "in.csv", f"file:{tmp_path / 'table'}"
     file.write_text("".join(f"{each},a\n" for each in range(1000)))

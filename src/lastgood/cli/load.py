@@ -85,7 +85,8 @@ def load(
     load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
     reader makes of the whole files. Files are text in UTF-8, each record a line: CSV without line ends in quotes, JSON
     lines, text. They are read in the order in which they are named, from any storage; the table lies on a disk of this
-    machine. A file that gzip has packed (.gz) is unpacked once, to its end, before the first chunk: then all cores read
+    machine. Of one folder, named instead, its files are read by their names; the same command loads those that came
+    since. A file that gzip has packed (.gz) is unpacked once, to its end, before the first chunk: then all cores read
     it, from any point on.
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is

@@ -11,7 +11,7 @@ from lastgood.errors import format_command_line
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.ranges import LoadPosition, read_position
-from lastgood.load.specification import InputFile, LoadDiffersError, LoadSpec, go_on
+from lastgood.load.specification import FilesRead, InputFile, LoadDiffersError, LoadSpec, go_on, go_on_in_folder
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 _PLAN_BYTES_MAX = 16 * 1024 * 1024
@@ -60,6 +60,9 @@ def find_begun(
             effect="nothing was read or written",
             next=format_command_line("backup", "restore", checkpoint),
         )
+    if asked.folder is not None and before.folder is not None:
+        begun = read_begun(storage, checkpoint)
+        return go_on_in_folder(before, asked, _count_read(storage, checkpoint, before, begun)), begun
     continued = {
         now.location
         for known, now in zip(before.files, asked.files, strict=False)
@@ -67,6 +70,16 @@ def find_begun(
     }
     spec = go_on(before, asked, continued=continued, follows_growth=follows_growth)
     return spec, read_begun(storage, checkpoint)
+
+
+def _count_read(storage: Storage, checkpoint: Location, spec: LoadSpec, begun: Begun) -> FilesRead:
+    """Which of the files of a folder were read, by the logs."""
+    at = begun.position
+    planned = read_planned(storage, checkpoint)
+    whole = 0
+    if at is not None:
+        whole = at.file + (at.position >= spec.files[at.file].length)
+    return FilesRead(whole=whole, planned=0 if planned is None else planned.file + 1)
 
 
 def _is_continued(before: InputFile, now: InputFile) -> bool:
@@ -89,6 +102,16 @@ def read_begun(storage: Storage, checkpoint: Location) -> Begun:
         return Begun(None, (), is_settled=False)
     position = read_end(storage, checkpoint, committed[-1])
     return Begun(position, committed, is_settled=logs.last_planned == committed[-1])
+
+
+def read_planned(storage: Storage, checkpoint: Location) -> LoadPosition | None:
+    """Where its newest plan ends; None if there is none.
+
+    Raises:
+        LoadDiffersError, StorageError: as `read_begun`.
+    """
+    newest = read_checkpoint(storage, checkpoint).last_planned
+    return None if newest is None else read_end(storage, checkpoint, newest)
 
 
 def read_end(storage: Storage, checkpoint: Location, batch: int) -> LoadPosition:

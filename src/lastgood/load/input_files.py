@@ -49,7 +49,7 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
             "there is no such file",
             subject=str(location),
             found="a folder" if found is not None else None,
-            expected="a file; of a folder, each of its files by its name",
+            expected="a file",
         )
     raw_head = _read(storage, location, 0, COMPARED_BYTES)
     tail = _read(storage, location, max(0, found.size - COMPARED_BYTES), COMPARED_BYTES)
@@ -70,6 +70,27 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
         is_ended=tail.endswith(LINE_ENDS) and not is_packed,
         is_packed=is_packed,
     )
+
+
+def list_folder(storage: Storage, folder: Location) -> list[Location] | None:
+    """The files of a folder, by their names; None if it is none. For Spark those with `_` or `.` before it are none.
+
+    Raises:
+        UsageError: there is no file in it, or another folder, of which Spark would make columns or nothing.
+        StorageError: it cannot be read (subclasses).
+    """
+    found = storage.stat(folder)
+    if found is None or not found.is_folder:
+        return None
+    listed = sorted(each for each in storage.names(folder) or () if each[:1] not in ("_", "."))
+    inner = [each for each in listed if each.endswith("/")]
+    if inner:
+        raise UsageError(
+            "a folder lies in the folder", subject=str(folder), found=inner[0], expected="files, directly in it"
+        )
+    if not listed:
+        raise UsageError("there is no file in the folder", subject=str(folder), expected="one or several")
+    return [folder / each for each in listed]
 
 
 def is_continued(storage: Storage, before: InputFile, now: InputFile, location: Location) -> bool:

@@ -135,6 +135,8 @@ class LoadSpec(JsonValue):
     mode: ParseMode
     files: tuple[InputFile, ...]
     """In the order in which they are read."""
+    folder: str | None = None
+    """Where all of them lie; None: they were named one by one."""
 
     @property
     def size(self) -> int:
@@ -205,6 +207,16 @@ def name_load(locations: Sequence[str], table: str) -> str:
     return f"{_NOT_IN_A_NAME.sub('-', stem)[:40] or 'load'}-{told[:8]}"
 
 
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """How many files of a load, from the first on, were read."""
+
+    whole: int
+    """Of so many everything is committed."""
+    planned: int
+    """So many are in a plan, or begin where one ends."""
+
+
 def go_on(
     begun: LoadSpec, asked: LoadSpec, *, continued: Collection[str] = (), follows_growth: bool = False
 ) -> LoadSpec:
@@ -220,16 +232,7 @@ def go_on(
         LoadDiffersError: it is another load.
         InputChangedError: a file is not what it was.
     """
-    differing = list(_list_differences(begun, asked))
-    if differing:
-        found, expected = differing[0]
-        raise LoadDiffersError(
-            "the load that has begun on this checkpoint is another one",
-            found=found,
-            expected=expected,
-            effect="nothing was read or written",
-            next="the command with which it began; or --checkpoint with a location of its own",
-        )
+    _require_same_load(begun, asked)
     *others, last = zip(begun.files, asked.files, strict=True)
     for before, now in others:
         _require_same(before, now)
@@ -242,11 +245,49 @@ def go_on(
     return replace(asked, columns=begun.columns, files=tuple(files))
 
 
+def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead) -> LoadSpec:
+    """As `go_on`, of a folder: files that came since follow those that were there; one that is read may be gone.
+
+    Args:
+        begun: As it began.
+        asked: As it is asked for now, with the files that lie there now.
+        read: Which of its files were read.
+
+    Raises:
+        LoadDiffersError: it is another load.
+        InputChangedError: a file of which something was read is not what it was, or is gone before it was read whole.
+    """
+    _require_same_load(begun, asked)
+    there = {each.location: each for each in asked.files}
+    kept = begun.files[: read.planned]
+    for number, before in enumerate(kept):
+        now = there.pop(before.location, None)
+        if now is not None:
+            _require_same(before, now)
+        elif number >= read.whole:
+            raise _make_changed_error(before, "it is gone, and was not read whole")
+    looked = {replace(each, unpacked=None): each for each in begun.files}
+    new = [looked.get(each, each) for each in there.values()]
+    return replace(asked, columns=begun.columns, files=(*kept, *new))
+
+
+def _require_same_load(begun: LoadSpec, asked: LoadSpec) -> None:
+    differing = list(_list_differences(begun, asked))
+    if differing:
+        found, expected = differing[0]
+        raise LoadDiffersError(
+            "the load that has begun on this checkpoint is another one",
+            found=found,
+            expected=expected,
+            effect="nothing was read or written",
+            next="the command with which it began; or --checkpoint with a location of its own",
+        )
+
+
 def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, str]]:
     """What is another, and what it was."""
-    locations = [[each.location for each in spec.files] for spec in (asked, begun)]
-    if locations[0] != locations[1]:
-        yield f"the files {', '.join(locations[0])}", ", ".join(locations[1])
+    if _show_inputs(asked) != _show_inputs(begun):
+        yield _show_inputs(asked), _show_inputs(begun)
     if asked.table != begun.table:
         yield f"the table {asked.table}", begun.table
     if asked.form is not begun.form:
@@ -259,6 +300,12 @@ def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, s
         yield f"the options {_show_options(asked)}", _show_options(begun)
     if asked.mode is not begun.mode:
         yield f"the mode {asked.mode.value}", begun.mode.value
+
+
+def _show_inputs(spec: LoadSpec) -> str:
+    if spec.folder is not None:
+        return f"the folder {spec.folder}"
+    return f"the files {', '.join(each.location for each in spec.files)}"
 
 
 def _show_inferring(spec: LoadSpec) -> str:

@@ -10,10 +10,11 @@ from typing import Any
 
 from lastgood.errors import UsageError
 from lastgood.load.begun import find_begun, read_begun
-from lastgood.load.input_files import look_at_file
-from lastgood.load.kept import read_counts
+from lastgood.load.input_files import list_folder, look_at_file
+from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.ranges import LoadPosition
 from lastgood.load.specification import (
+    InputFile,
     LoadFormat,
     LoadSpec,
     ParseMode,
@@ -91,7 +92,8 @@ def load(
     """Load files into a table, each record once, however often it is called and killed.
 
     Args:
-        files: Their locations, in the order in which they are read.
+        files: Their locations, in the order in which they are read; or one folder, whose files are read by their names,
+            and those that come later, each once, by the same call.
         to: `delta:LOCATION` or `file:LOCATION`, a folder of Parquet files.
         options: How.
         tell: Is told of each chunk that is committed.
@@ -109,13 +111,13 @@ def load(
     """
     began = time.monotonic()
     wanted = options or LoadOptions()
-    asked = _look(files, to, wanted)
-    locations = [each.location for each in asked.files]
-    name = name_load(locations, asked.table)
-    table = parse_location(asked.table.partition(":")[2])
+    locations, table = _find_places(files, to, wanted)
+    place = parse_location(table.partition(":")[2])
+    name = name_load([str(each) for each in locations], table)
     checkpoint = (
-        parse_location(wanted.checkpoint) if wanted.checkpoint else table.sibling(f"{WORK_SUFFIX}/loads/{name}")
+        parse_location(wanted.checkpoint) if wanted.checkpoint else place.sibling(f"{WORK_SUFFIX}/loads/{name}")
     )
+    asked = _look(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = open_storage(checkpoint)
         spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth)
@@ -123,7 +125,7 @@ def load(
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             chunk = wanted.chunk or _choose_chunk(spec.size)
-            question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(table))
+            question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(place))
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
     corrupt = sum(each.corrupt for each in counts.values())
@@ -157,8 +159,8 @@ def _find_format(spec: LoadSpec) -> str:
     return reader.format
 
 
-def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
-    """The load that is asked for, with what its files are now."""
+def _find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[Location], str]:
+    """Where the files lie, and the table."""
     if not files:
         raise UsageError("no file is named", expected="FILE, one or several")
     kind, _, place = to.partition(":")
@@ -168,24 +170,55 @@ def _look(files: Sequence[str], to: str, wanted: LoadOptions) -> LoadSpec:
     twice = {str(each) for each in locations if locations.count(each) > 1}
     if twice:
         raise UsageError("a file is named twice", found=min(twice), expected="each file once")
-    form = choose_form([str(each) for each in locations], wanted.form)
-    options = require_known_options(form, wanted.options)
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
     for written in filter(None, (place, wanted.checkpoint)):
         _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
-    if form is not LoadFormat.TEXT and wanted.schema is None:
-        for each in locations:
-            _require_here(each, "Spark finds the columns of files of this machine only", "--schema DDL")
+    return locations, f"{kind}:{parse_location(place)}"
+
+
+def _look(locations: Sequence[Location], table: str, wanted: LoadOptions, begun: LoadSpec | None) -> LoadSpec:
+    """The load that is asked for, with what its files are now."""
+    far = [each for each in locations if each.scheme != "file"]
+    if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) is not LoadFormat.TEXT:
+        _require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
+    inputs, folder = _list_inputs(locations, wanted)
+    form = choose_form([str(each) for each in inputs], wanted.form)
+    options = require_known_options(form, wanted.options)
+    known = {each.location: each for each in begun.files} if begun is not None and folder is not None else {}
     return LoadSpec(
-        table=f"{kind}:{parse_location(place)}",
+        table=table,
         form=form,
         schema=wanted.schema,
         infers=wanted.infers,
         options=options,
         mode=wanted.mode,
-        files=tuple(look_at_file(open_storage(each), each, form, options) for each in locations),
+        files=tuple(_look_at(each, known.get(str(each)), form, options) for each in inputs),
+        folder=None if folder is None else str(folder),
     )
+
+
+def _list_inputs(locations: Sequence[Location], wanted: LoadOptions) -> tuple[list[Location], Location | None]:
+    """The files, and the folder in which they lie if that was named."""
+    listed = {each: list_folder(open_storage(each), each) for each in locations}
+    folders = [each for each, files in listed.items() if files is not None]
+    if not folders:
+        return list(locations), None
+    if len(locations) > 1:
+        raise UsageError("a folder is loaded alone", found=str(folders[0]), expected="files, or one folder")
+    if wanted.follows_growth:
+        raise UsageError("two options contradict each other", found="--follow-growth and a folder", expected="one")
+    return listed[folders[0]] or [], folders[0]
+
+
+def _look_at(location: Location, before: InputFile | None, form: LoadFormat, options: Mapping[str, str]) -> InputFile:
+    """What a file is now; who has the size and the time that he had is not read again."""
+    storage = open_storage(location)
+    if before is not None and before.modified_ms is not None:
+        now = storage.stat(location)
+        if now is not None and (now.size, now.modified_ms) == (before.size, before.modified_ms):
+            return before
+    return look_at_file(storage, location, form, options)
 
 
 def _require_here(location: Location, sentence: str, expected: str) -> None:

@@ -9,10 +9,18 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
-from lastgood.load.specification import LoadDiffersError, LoadFormat, LoadSpec, ParseMode, name_load
+from lastgood.load.specification import (
+    InputChangedError,
+    LoadDiffersError,
+    LoadFormat,
+    LoadSpec,
+    ParseMode,
+    name_load,
+)
 from lastgood.operations.load import LoadOptions, load
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
+from lastgood.supervise.load_driver import LoadQuestion
 
 
 @pytest.fixture
@@ -87,3 +95,69 @@ def test_what_gzip_has_packed_is_whole_before_anything_is_written(
     assert refused.value.found == "it ends within a member"
     assert not (tmp_path / "t").exists()
     assert not list(tmp_path.glob("t.lastgood/**/load.json"))
+
+
+def test_a_folder_is_loaded_alone_and_has_files(file: Path) -> None:
+    table, folder = f"delta:{file.parent.parent}/t", file.parent
+    for files, options, sentence in (
+        ([folder, file], LoadOptions(), "a folder is loaded alone"),
+        ([folder], LoadOptions(follows_growth=True), "two options contradict each other"),
+        ([folder.parent], LoadOptions(), "a folder lies in the folder"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            load([str(each) for each in files], table, options)
+        assert refused.value.sentence == sentence
+    file.rename(file.with_name("_a.csv"))
+    with pytest.raises(UsageError, match="no file in the folder"):
+        load([str(folder)], table)
+
+
+def test_files_that_came_since_follow_those_that_were_there(file: Path) -> None:
+    """Without Spark: what it is asked, after a first chunk of the first file."""
+    folder = file.parent
+    asked: list[LoadQuestion] = []
+
+    def ask(question: LoadQuestion, tell: object, say: object) -> None:
+        asked.append(question)
+
+    def look() -> list[str]:
+        load([str(folder)], f"delta:{folder.parent}/t", LoadOptions(schema="a int"), run=ask)
+        return [Path(each.location).name for each in asked[-1].spec.files]
+
+    file.write_text("1\n2\n")
+    file.with_name("b.csv").write_text("3\n")
+    assert look() == ["a.csv", "b.csv"]
+    where = parse_location(asked[-1].checkpoint)
+    checkpoint = Path(where.path)
+    keep_spec(open_writable(where), where, asked[-1].spec)
+
+    def commit(batch: int, number: int, position: int) -> None:
+        lines = [
+            "v1",
+            '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}',
+            f'{{"file":{number},"position":{position}}}',
+        ]
+        for log, text in (("offsets", "\n".join(lines)), ("commits", 'v1\n{"nextBatchWatermarkMs":0}')):
+            (checkpoint / log).mkdir(parents=True, exist_ok=True)
+            (checkpoint / log / str(batch)).write_text(text)
+        (checkpoint / "metadata").write_text('{"id":"3c18e0d1-413a-49a6-8430-cd5566fb7fe8"}')
+
+    commit(0, 0, 2)
+    file.with_name("0.csv").write_text("4\n")
+    assert look() == ["a.csv", "0.csv", "b.csv"], "nothing was read of those behind the first"
+    keep_spec(open_writable(where), where, asked[-1].spec)
+    file.with_name("b.csv").write_text("33\n")
+    assert look() == ["a.csv", "0.csv", "b.csv"]
+    commit(1, 1, 2)
+    file.unlink()
+    assert look() == ["a.csv", "0.csv", "b.csv"], "it was read whole, and may be gone"
+    file.with_name("0.csv").write_text("5\n6\n")
+    with pytest.raises(InputChangedError) as refused:
+        look()
+    assert refused.value.subject is not None
+    assert refused.value.subject.endswith("0.csv")
+    commit(1, 1, 1)
+    file.with_name("0.csv").unlink()
+    with pytest.raises(InputChangedError, match="not what it was") as refused:
+        look()
+    assert refused.value.found == "it is gone, and was not read whole"
