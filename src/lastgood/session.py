@@ -10,7 +10,8 @@ from lastgood import library
 from lastgood.errors import UsageError
 from lastgood.library import Evidence, Tell
 from lastgood.load.specification import ParseMode
-from lastgood.operations.load import Loaded, LoadOptions
+from lastgood.observe.load_asked import LoadOptions
+from lastgood.operations.load import Loaded
 from lastgood.operations.load import load as load_files
 from lastgood.planning.plan import Plan
 from lastgood.spark.load_session import require_session, run_in_session

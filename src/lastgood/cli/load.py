@@ -106,7 +106,7 @@ def load(
     what was loaded stays; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what was loaded stays.
     """
     from lastgood.load.specification import ParseMode
-    from lastgood.operations.load import LoadOptions
+    from lastgood.observe.load_asked import LoadOptions
     from lastgood.operations.load import load as operation
 
     options = LoadOptions(

@@ -17,7 +17,8 @@ from lastgood.load.specification import (
     ParseMode,
     name_load,
 )
-from lastgood.operations.load import LoadOptions, load
+from lastgood.observe.load_asked import LoadOptions
+from lastgood.operations.load import load
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.load_driver import LoadQuestion

@@ -1,0 +1,128 @@
+"""The load that is asked for: where it reads and writes, and what its files are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lastgood.errors import UsageError
+from lastgood.load.input_files import list_folder, look_at_file
+from lastgood.load.specification import (
+    InputFile,
+    LoadFormat,
+    LoadSpec,
+    ParseMode,
+    choose_form,
+    require_known_options,
+)
+from lastgood.sinks.kinds import SINK_KINDS, find_traits
+from lastgood.storage.reading import Location, open_storage, parse_location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How files are loaded."""
+
+    form: str | None = None
+    """`csv`, `jsonl` or `text`; None: as their names tell."""
+    schema: str | None = None
+    """DDL of the columns; None: as Spark finds them."""
+    infers: bool = False
+    """Whether Spark finds out their types, for which it reads the files once."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Those of Spark's reader."""
+    mode: ParseMode = ParseMode.PERMISSIVE
+    chunk: int | None = None
+    """Bytes that one batch reads; None: so that there are enough chunks, of a size that pays."""
+    checkpoint: str | None = None
+    """Where the checkpoint lies; None: beside the table."""
+    follows_growth: bool = False
+    """Whether what was added to the last file since is read too."""
+
+
+def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[Location], str]:
+    """Where the files lie, and the table as `KIND:LOCATION`.
+
+    Args:
+        files: As they are named: files, or one folder.
+        to: The table, as it is named.
+        wanted: How they are loaded.
+
+    Raises:
+        UsageError: a location, the table or an option cannot be what was meant.
+    """
+    if not files:
+        raise UsageError("no file is named", expected="FILE, one or several")
+    kind, _, place = to.partition(":")
+    if kind not in SINK_KINDS or find_traits(kind).reader is None or not place:
+        raise UsageError("the table is not understood", found=to, expected="delta:LOCATION or file:LOCATION")
+    locations = [parse_location(each) for each in files]
+    twice = {str(each) for each in locations if locations.count(each) > 1}
+    if twice:
+        raise UsageError("a file is named twice", found=min(twice), expected="each file once")
+    if wanted.schema is not None and wanted.infers:
+        raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
+    for written in filter(None, (place, wanted.checkpoint)):
+        _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
+    return locations, f"{kind}:{parse_location(place)}"
+
+
+def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions, begun: LoadSpec | None) -> LoadSpec:
+    """The load that is asked for, with what its files are now.
+
+    Args:
+        locations: Of the files, or of the folder.
+        table: As `find_places` gives it.
+        wanted: How they are loaded.
+        begun: As it has begun; of a folder, who has the size and time that he had then is not looked at again.
+
+    Raises:
+        UsageError: a file or an option cannot be what was meant.
+        StorageError: a file cannot be read (subclasses).
+    """
+    far = [each for each in locations if each.scheme != "file"]
+    if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) is not LoadFormat.TEXT:
+        _require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
+    inputs, folder = _list_inputs(locations, wanted)
+    form = choose_form([str(each) for each in inputs], wanted.form)
+    options = require_known_options(form, wanted.options)
+    known = {each.location: each for each in begun.files} if begun is not None and folder is not None else {}
+    return LoadSpec(
+        table=table,
+        form=form,
+        schema=wanted.schema,
+        infers=wanted.infers,
+        options=options,
+        mode=wanted.mode,
+        files=tuple(_look_at(each, known.get(str(each)), form, options) for each in inputs),
+        folder=None if folder is None else str(folder),
+    )
+
+
+def _list_inputs(locations: Sequence[Location], wanted: LoadOptions) -> tuple[list[Location], Location | None]:
+    """The files, and the folder in which they lie if that was named."""
+    listed = {each: list_folder(open_storage(each), each) for each in locations}
+    folders = [each for each, files in listed.items() if files is not None]
+    if not folders:
+        return list(locations), None
+    if len(locations) > 1:
+        raise UsageError("a folder is loaded alone", found=str(folders[0]), expected="files, or one folder")
+    if wanted.follows_growth:
+        raise UsageError("two options contradict each other", found="--follow-growth and a folder", expected="one")
+    return listed[folders[0]] or [], folders[0]
+
+
+def _look_at(location: Location, before: InputFile | None, form: LoadFormat, options: Mapping[str, str]) -> InputFile:
+    """What a file is now; who has the size and the time that he had is not read again."""
+    storage = open_storage(location)
+    if before is not None and before.modified_ms is not None:
+        now = storage.stat(location)
+        if now is not None and (now.size, now.modified_ms) == (before.size, before.modified_ms):
+            return before
+    return look_at_file(storage, location, form, options)
+
+
+def _require_here(location: Location, sentence: str, expected: str) -> None:
+    """See that Spark gets there with what this machine has installed."""
+    if location.scheme != "file":
+        raise UsageError(sentence, found=str(location), expected=expected)
