@@ -21,6 +21,8 @@ ROWS_MAX: Final = 10_000
 LINE: Final = "value"
 """The column of the records that are handed on as lines."""
 _NAME = "c{}"
+_SHARE_LEAST = 0.25
+"""Where fewer are plain, to put the others together again takes longer than is won."""
 _COLUMNS_LEAST = 2
 """Of one column a blank record cannot be told from a record that is blank."""
 _COLUMNS_MOST = 2_000
@@ -79,12 +81,15 @@ class PlainColumns:
         return pa.schema([*fields, (LINE, pa.string())])
 
     def read(self, lines: bytes) -> Iterator[pa.RecordBatch] | None:
-        """The records of whole lines, those that are plain by their columns; None if none can be."""
+        """The records of whole lines, those that are plain by their columns; None if none can be, or hardly any is."""
         if lines.startswith(_BOM) or len(lines.translate(None, _RARE)) < len(lines) or not _is_utf8(lines):
             return None
         odd: list[str] = []
         texts = self._split(lines, odd)
         plain = self._find_plain(texts, has_marks=b'"' in lines or b"\\" in lines)
+        found = len(texts) if plain is None else pc.sum(plain).as_py() or 0
+        if found < _SHARE_LEAST * (len(texts) + len(odd)):
+            return None
         if plain is not None:
             others = texts.filter(pc.invert(plain))
             odd += pc.binary_join_element_wise(*others.columns, self.separator).to_pylist()

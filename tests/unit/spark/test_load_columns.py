@@ -44,6 +44,11 @@ def test_every_other_record_comes_as_it_is_written(line: str) -> None:
     assert read(find(), f"1,,,\n{line}\n2,,,".encode()) == ([(1, None, None, None), (2, None, None, None)], [line])
 
 
+def test_where_hardly_any_is_plain_all_come_as_they_are_written() -> None:
+    assert find().read(b'1,,"a",\n' * 9 + b"1,,a,\n") is None
+    assert find().read(b"1,2\n") is None
+
+
 @pytest.mark.parametrize("lines", [b"\xef\xbb\xbf1,,,", b"1,,\xff,", b"1,,\x00,", b"1,,\x1f,"])
 def test_nothing_is_plain_beside_bytes_that_are_rare(lines: bytes) -> None:
     assert find().read(lines) is None
