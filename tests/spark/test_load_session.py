@@ -12,6 +12,7 @@ pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_session_app.py")
 
 
+@pytest.mark.proof
 def test_of_a_folder_each_file_is_loaded_once(sparks: Sparks, tmp_path: Path) -> None:
     folder, to = tmp_path / "in", f"file:{tmp_path / 'table'}"
     folder.mkdir()
