@@ -82,7 +82,8 @@ def list_folder(storage: Storage, folder: Location) -> list[Location] | None:
     found = storage.stat(folder)
     if found is None or not found.is_folder:
         return None
-    listed = sorted(each for each in storage.names(folder) or () if each[:1] not in ("_", "."))
+    names = storage.names(folder) or ()
+    listed = sorted(each for each in names if not each.startswith(("_", ".")))
     inner = [each for each in listed if each.endswith("/")]
     if inner:
         raise UsageError(

@@ -86,7 +86,9 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
     inputs, folder = _list_inputs(locations, wanted)
     form = choose_form([str(each) for each in inputs], wanted.form)
     options = require_known_options(form, wanted.options)
-    known = {each.location: each for each in begun.files} if begun is not None and folder is not None else {}
+    known: dict[str, InputFile] = {}
+    if begun is not None and folder is not None:
+        known = {each.location: each for each in begun.files}
     return LoadSpec(
         table=table,
         form=form,

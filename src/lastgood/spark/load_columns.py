@@ -118,7 +118,8 @@ class PlainColumns:
     def _find_plain(self, texts: pa.Table, *, has_marks: bool) -> pa.ChunkedArray | None:
         """Which records are plain; None if all are."""
         plain = None
-        if self.separator.isspace():  # a record of nothing else is blank, and none for Spark
+        if self.separator.isspace():
+            # A record of nothing else is blank, and none for Spark.
             plain = pc.invert(pc.match_substring_regex(texts.column(0), _BLANK))
         for form, column in zip(self.forms, texts.columns, strict=True):
             if form.pattern is not None:
@@ -139,9 +140,10 @@ class PlainColumns:
 
 def make_line_batches(lines: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Records that are handed on as lines: their columns are null, but for that."""
+    kinds = schema.types[:-1]  # the line is the last one
     for begin in range(0, len(lines), ROWS_MAX):
         some = lines[begin : begin + ROWS_MAX]
-        nulls = [pa.nulls(len(some), field.type) for field in schema if field.name != LINE]
+        nulls = [pa.nulls(len(some), kind) for kind in kinds]
         yield pa.RecordBatch.from_arrays([*nulls, some], schema=schema)
 
 
@@ -160,11 +162,12 @@ def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: 
     """
     forms = [_find_form(field.dataType, zone) for field in schema.fields]
     found = [form for form in forms if form is not None]
-    separators = [options[name] for name in ("sep", "delimiter") if name in options] or [","]
-    is_plain = options.keys() <= _OPTIONS and len(separators) == 1 and separators[0] in _SEPARATORS
+    separator = options.get("sep", options.get("delimiter", ","))
+    is_told_twice = options.keys() >= {"sep", "delimiter"}
+    is_plain = options.keys() <= _OPTIONS and separator in _SEPARATORS and not is_told_twice
     if not is_plain or len(found) < len(forms) or not _COLUMNS_LEAST <= len(forms) <= _COLUMNS_MOST:
         return None
-    return PlainColumns(tuple(found), separators[0])
+    return PlainColumns(tuple(found), separator)
 
 
 def _find_form(kind: st.DataType, zone: str) -> PlainForm | None:

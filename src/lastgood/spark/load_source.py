@@ -133,9 +133,10 @@ class LoadSource(DataSource):
 
     def schema(self) -> StructType:
         """A record a row: its columns where it is plain, else its line."""
-        told = self.options.get("columns")
-        kinds = [] if told is None else [field.dataType for field in StructType.fromJson(read_json(told)).fields]
-        fields = [StructField(name_column(at), kind) for at, kind in enumerate(kinds)]
+        told = StructType()
+        if "columns" in self.options:
+            told = StructType.fromJson(read_json(self.options["columns"]))
+        fields = [StructField(name_column(at), field.dataType) for at, field in enumerate(told.fields)]
         return StructType([*fields, StructField(LINE, StringType())])
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
