@@ -28,7 +28,12 @@ def read(spark, told):
         reader = reader.option("inferSchema", "true")
     if told["schema"]:
         reader = reader.schema(told["schema"])
-    form = {"csv": reader.csv, "jsonl": reader.json, "text": reader.text}[told["form"]]
+    form = {
+        "csv": reader.csv,
+        "jsonl": reader.json,
+        "text": reader.text,
+        "parquet": lambda files: reader.parquet(*files),
+    }[told["form"]]
     sink = told["question"]["sink"]
     found = {"error": None, "loaded": None}
     try:
@@ -45,3 +50,14 @@ def read(spark, told):
 def list_rows(frame):
     kinds = [kind for _, kind in frame.dtypes]
     return [json.dumps([frame.columns, kinds]), *sorted(repr(row) for row in frame.collect())]
+
+
+def write(spark, told):
+    """A Parquet file, as Spark writes it."""
+    for name, value in told["conf"].items():
+        spark.conf.set(name, value)
+    try:
+        spark.sql(told["query"]).coalesce(1).write.mode("overwrite").parquet(told["folder"])
+    finally:
+        for name in told["conf"]:
+            spark.conf.unset(name)

@@ -178,8 +178,13 @@ def require_same_rows(compare: Any, case: Case, mode: ParseMode) -> None:
 
 @pytest.mark.proof
 @pytest.mark.parametrize(
-    ("line", "why"), [(b'[{"id":1}]', "a line is a JSON array"), (b'{"name":"\xff"}', "a line is not UTF-8")]
+    ("case", "why"),
+    [
+        (Case(OBJECT + b'\n[{"id":1}]\n', "jsonl"), "a line is a JSON array"),
+        (Case(OBJECT + b'\n{"name":"\xff"}\n', "jsonl"), "a line is not UTF-8"),
+        (Case(b'1,,"a\xef\xbf\xbfb"\n'), "a record has U+FFFF"),
+    ],
 )
-def test_load_ends_where_the_two_parsers_of_spark_differ(compare: Any, line: bytes, why: str) -> None:
-    told, _ = compare(Case(OBJECT + b"\n" + line + b"\n", "jsonl"), ParseMode.PERMISSIVE, 1 << 20)
+def test_load_ends_where_the_two_parsers_of_spark_differ(compare: Any, case: Case, why: str) -> None:
+    told, _ = compare(case, ParseMode.PERMISSIVE, 1 << 20)
     assert why in told["error"]

@@ -38,7 +38,9 @@ class _Size(click.ParamType[int]):
 @click.command(cls=OnceCommand)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--to", required=True, metavar="TABLE", help="delta:LOCATION, or file:LOCATION (Parquet).")
-@click.option("--as", "form", type=click.Choice(["csv", "jsonl", "text"]), help="By default as the names end.")
+@click.option(
+    "--as", "form", type=click.Choice(["csv", "jsonl", "text", "parquet"]), help="By default as the names end."
+)
 @click.option("--schema", metavar="DDL", help="The columns, as Spark takes them: 'id BIGINT, at TIMESTAMP'.")
 @click.option("--infer-schema", is_flag=True, help="Spark finds the types out, for which it reads everything once.")
 @click.option(
@@ -83,11 +85,14 @@ def load(
 
     A load is a streaming query of Spark over ranges of the files, on a checkpoint of its own: a chunk and how far the
     load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
-    reader makes of the whole files. Files are text in UTF-8, each record a line: CSV without line ends in quotes, JSON
-    lines, text. They are read in the order in which they are named, from any storage; the table lies on a disk of this
-    machine. Of one folder, named instead, its files are read by their names; the same command loads those that came
-    since. A file that gzip has packed (.gz) is unpacked once, to its end, before the first chunk: then all cores read
-    it, from any point on.
+    reader makes of the whole files, which are read in the order in which they are named, from any storage; the table
+    lies on a disk of this machine. Of one folder, named instead, its files are read by their names; the same command
+    loads those that came since.
+
+    CSV, JSON lines and text are in UTF-8, each record a line. With --option multiLine=true records of CSV may have line
+    ends within quotes, if these are regular: each value is quoted from its begin to its end, or has no quote. Of
+    Parquet a chunk has whole row groups. A file that gzip has packed (.gz) is unpacked once, to its end, before the
+    first chunk: then all cores read it, from any point on.
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
     not what it was when the load began, or where schema, options or files are others. Meanwhile `lastgood status` and

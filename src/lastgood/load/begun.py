@@ -11,7 +11,15 @@ from lastgood.errors import format_command_line
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.ranges import LoadPosition, read_position
-from lastgood.load.specification import FilesRead, InputFile, LoadDiffersError, LoadSpec, go_on, go_on_in_folder
+from lastgood.load.specification import (
+    FilesRead,
+    InputFile,
+    LoadDiffersError,
+    LoadFormat,
+    LoadSpec,
+    go_on,
+    go_on_in_folder,
+)
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 _PLAN_BYTES_MAX = 16 * 1024 * 1024
@@ -66,7 +74,7 @@ def find_begun(
     continued = {
         now.location
         for known, now in zip(before.files, asked.files, strict=False)
-        if known.location == now.location and _is_continued(known, now)
+        if known.location == now.location and _is_continued(asked, known, now)
     }
     spec = go_on(before, asked, continued=continued, follows_growth=follows_growth)
     return spec, read_begun(storage, checkpoint)
@@ -82,8 +90,8 @@ def _count_read(storage: Storage, checkpoint: Location, spec: LoadSpec, begun: B
     return FilesRead(whole=whole, planned=0 if planned is None else planned.file + 1)
 
 
-def _is_continued(before: InputFile, now: InputFile) -> bool:
-    if now.is_packed:
+def _is_continued(asked: LoadSpec, before: InputFile, now: InputFile) -> bool:
+    if now.is_packed or asked.form is LoadFormat.PARQUET:
         return False
     location = parse_location(now.location)
     return is_continued(open_storage(location), before, now, location)

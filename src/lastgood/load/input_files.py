@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from lastgood.errors import UsageError
+from lastgood.load.quoting import IrregularError, are_multi_line, find_quoting
+from lastgood.load.ranges import LINE_ENDS, find_line_end
+from lastgood.load.row_groups import list_begins, open_row_groups, require_known_calendar
 from lastgood.load.specification import GZIP_ENDING, InputFile, LoadFormat
 from lastgood.load.unpacking import GZIP_BEGIN, Read, read_head
 from lastgood.storage.reading import Location, Storage, read_part
 
 COMPARED_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file is compared."""
-LINE_ENDS = (b"\n", b"\r")
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _COMPRESSED = {
@@ -53,23 +56,26 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
         )
     raw_head = _read(storage, location, 0, COMPARED_BYTES)
     tail = _read(storage, location, max(0, found.size - COMPARED_BYTES), COMPARED_BYTES)
-    is_packed = raw_head.startswith(GZIP_BEGIN) and location.name.lower().endswith(GZIP_ENDING)
-    read = read_head(storage, location, found.size) if is_packed else partial(_read, storage, location)
-    head = read(0, COMPARED_BYTES)
-    _require_text(location, head, is_packed=is_packed)
-    begins = len(_BOM) if head.startswith(_BOM) else 0
-    if form is LoadFormat.CSV and options.get("header", "").lower() == "true":
-        begins = _find_end_of_header(read, begins, options.get("comment", ""))
-    return InputFile(
+    looked = InputFile(
         location=str(location),
         size=found.size,
         modified_ms=found.modified_ms,
         head=_take_checksum(raw_head),
         tail=_take_checksum(tail),
-        begins=begins,
-        is_ended=tail.endswith(LINE_ENDS) and not is_packed,
-        is_packed=is_packed,
+        begins=0,
+        is_ended=False,
     )
+    if form is LoadFormat.PARQUET:
+        return replace(looked, begins=_find_first_row_group(storage, location, found.size))
+    is_packed = raw_head.startswith(GZIP_BEGIN) and location.name.lower().endswith(GZIP_ENDING)
+    read = read_head(storage, location, found.size) if is_packed else partial(_read, storage, location)
+    head = read(0, COMPARED_BYTES)
+    _require_text(location, head, is_packed=is_packed)
+    begins = len(_BOM) if head.startswith(_BOM) else 0
+    if form is LoadFormat.CSV:
+        begins = _find_first_record(read, begins, options, location)
+    is_ended = tail.endswith(LINE_ENDS) and not is_packed
+    return replace(looked, begins=begins, is_ended=is_ended, is_packed=is_packed)
 
 
 def list_folder(storage: Storage, folder: Location) -> list[Location] | None:
@@ -106,32 +112,6 @@ def is_continued(storage: Storage, before: InputFile, now: InputFile, location: 
     head = _read(storage, location, 0, compared)
     tail = _read(storage, location, before.size - compared, compared)
     return _take_checksum(head) == before.head and _take_checksum(tail) == before.tail
-
-
-def find_line_end(read: Read, position: int, length: int | None, step: int = COMPARED_BYTES) -> int:
-    """Where the next line begins, from a position within a line, or at its first byte, on; the length if none does.
-
-    Args:
-        read: Reads the file.
-        position: A position.
-        length: Of the file; None: it is where nothing more can be read.
-        step: How much is read at a time.
-
-    Raises:
-        StorageError: it cannot be read (subclasses).
-    """
-    at = position
-    while length is None or at < length:
-        block = read(at, step)
-        if not block:
-            break
-        ends = [found for found in map(block.find, LINE_ENDS) if found >= 0]
-        if ends:
-            end = at + min(ends)
-            two = read(end, 2)
-            return end + (2 if two == b"\r\n" else 1)
-        at += len(block)
-    return at if length is None else length
 
 
 def _read(storage: Storage, location: Location, begin: int, limit: int) -> bytes:
@@ -177,6 +157,25 @@ def _find_end_of_header(read: Read, begins: int, comment: str) -> int:
 def take_trimmed(text: str) -> str:
     """Without what Java's `trim` takes away: characters up to the blank, at both ends."""
     return text.strip("".join(map(chr, range(33))))
+
+
+def _find_first_record(read: Read, begins: int, options: Mapping[str, str], location: Location) -> int:
+    """Where the first record of CSV begins, behind a header if there is one."""
+    has_header = options.get("header", "").lower() == "true"
+    if not are_multi_line(options):
+        return _find_end_of_header(read, begins, options.get("comment", "")) if has_header else begins
+    records = find_quoting(options, read, location)
+    try:
+        return records.find_end_of_header(read, begins) if has_header else begins
+    except IrregularError as error:
+        raise UsageError("the header of a file is not understood", subject=str(location), found=str(error)) from error
+
+
+def _find_first_row_group(storage: Storage, location: Location, size: int) -> int:
+    """Where the first rows of a Parquet file begin; its end if it has none."""
+    with open_row_groups(storage, location, size) as opened:
+        require_known_calendar(opened, location)
+        return min(list_begins(opened, location), default=size)
 
 
 def _take_checksum(content: bytes) -> str:

@@ -5,15 +5,15 @@ A task has the lines that begin within its piece; the last of them may end behin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from lastgood.load.input_files import find_line_end
 from lastgood.load.specification import InputFile
 from lastgood.load.unpacking import Read
 from lastgood.notes import read_json
 from lastgood.values import JsonValue
 
+LINE_ENDS = (b"\n", b"\r")
 BLOCK = 8 * 1024 * 1024
 """Bytes that a task reads at once."""
 _LOOK = 64 * 1024
@@ -57,7 +57,7 @@ def begin_of(files: Sequence[InputFile]) -> LoadPosition:
 
 
 def find_end_of_chunk(
-    files: Sequence[InputFile], start: LoadPosition, most: int | None, find_end: Callable[[InputFile, int], int]
+    files: Sequence[InputFile], start: LoadPosition, most: int | None, find_end: Callable[[InputFile, int, int], int]
 ) -> LoadPosition:
     """Where a batch ends that begins at a position.
 
@@ -65,13 +65,13 @@ def find_end_of_chunk(
         files: All of the load.
         start: Where it begins.
         most: How many bytes it reads, but that it ends with a record; None: all that there are.
-        find_end: Where the line ends that has a position of a file in it.
+        find_end: Where the record ends that has a position of a file in it (the second), from one on where one begins.
     """
     at, left = start, most
     while True:
         file = files[at.file]
         if left is not None and at.position + left < file.length:
-            end = find_end(file, max(at.position + left - 1, at.position))
+            end = find_end(file, at.position, max(at.position + left - 1, at.position))
             if end < file.length:
                 return LoadPosition(at.file, end)
         if left is not None:
@@ -83,18 +83,63 @@ def find_end_of_chunk(
             return at
 
 
-def list_pieces(files: Sequence[InputFile], start: LoadPosition, end: LoadPosition, tasks: int) -> Iterator[Piece]:
-    """What the tasks of a batch read, of about the same size each."""
+def cut_anywhere(piece: Piece, size: int) -> Iterator[Piece]:
+    """A piece, cut into pieces of a size, in bytes."""
+    for at in range(piece.begin, piece.end, size):
+        yield replace(piece, begin=at, end=min(at + size, piece.end))
+
+
+def list_pieces(
+    files: Sequence[InputFile],
+    start: LoadPosition,
+    end: LoadPosition,
+    tasks: int,
+    cut: Callable[[Piece, int], Iterable[Piece]] = cut_anywhere,
+) -> Iterator[Piece]:
+    """What the tasks of a batch read, of about the same size each.
+
+    Args:
+        files: All of the load.
+        start: Where the batch begins.
+        end: Where it ends.
+        tasks: How many there are.
+        cut: Cuts a piece into some of about a size, in bytes.
+    """
     ranges = []
     for number in range(start.file, end.file + 1):
         begin = start.position if number == start.file else files[number].begins
         until = end.position if number == end.file else files[number].length
         if begin < until:
-            ranges.append((number, begin, until))
-    size = max(_SMALLEST, -(-sum(until - begin for _, begin, until in ranges) // max(tasks, 1)))
-    for number, begin, until in ranges:
-        for at in range(begin, until, size):
-            yield Piece(number, at, min(at + size, until), begin, until)
+            ranges.append(Piece(number, begin, until, begin, until))
+    size = max(_SMALLEST, -(-sum(each.end - each.begin for each in ranges) // max(tasks, 1)))
+    for each in ranges:
+        yield from cut(each, size)
+
+
+def find_line_end(read: Read, position: int, length: int | None, step: int = _LOOK) -> int:
+    """Where the next line begins, from a position within a line, or at its first byte, on; the length if none does.
+
+    Args:
+        read: Reads the file.
+        position: A position.
+        length: Of the file; None: it is where nothing more can be read.
+        step: How much is read at a time.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+    """
+    at = position
+    while length is None or at < length:
+        block = read(at, step)
+        if not block:
+            break
+        ends = [found for found in map(block.find, LINE_ENDS) if found >= 0]
+        if ends:
+            end = at + min(ends)
+            two = read(end, 2)
+            return end + (2 if two == b"\r\n" else 1)
+        at += len(block)
+    return at if length is None else length
 
 
 def read_lines(piece: Piece, read: Read) -> Iterator[bytes]:
@@ -111,17 +156,23 @@ def read_lines(piece: Piece, read: Read) -> Iterator[bytes]:
     at = _find_first_line(piece, read)
     rest = b""
     while at < piece.end:
-        block = _read_whole(read, at, min(BLOCK, piece.end - at))
+        block = read_whole(read, at, min(BLOCK, piece.end - at))
         at += len(block)
         whole, rest = _cut(rest + block)
         if whole:
             yield whole
     if rest:
         end = find_line_end(read, at - 1, piece.range_end)
-        yield rest + _read_whole(read, at, max(0, end - at))
+        yield rest + read_whole(read, at, max(0, end - at))
 
 
-def _read_whole(read: Read, begin: int, size: int) -> bytes:
+def read_whole(read: Read, begin: int, size: int) -> bytes:
+    """So many bytes.
+
+    Raises:
+        EOFError: there are fewer.
+        StorageError: the file cannot be read (subclasses).
+    """
     content = read(begin, size)
     if len(content) < size:
         raise EOFError(f"{len(content)} of {size} bytes from {begin} on")

@@ -15,11 +15,12 @@ from lastgood.values import JsonValue
 
 
 class LoadFormat(enum.Enum):
-    """How the files are written; each record is a line."""
+    """How the files are written; but for Parquet each record is a line."""
 
     CSV = "csv"
     JSONL = "jsonl"
     TEXT = "text"
+    PARQUET = "parquet"
 
 
 class ParseMode(enum.Enum):
@@ -36,8 +37,8 @@ _SHARED = (
 )
 _CSV = (
     "charToEscapeQuoteEscaping comment delimiter emptyValue escape header ignoreLeadingWhiteSpace"
-    " ignoreTrailingWhiteSpace maxCharsPerColumn maxColumns nanValue negativeInf nullValue positiveInf preferDate"
-    " quote sep unescapedQuoteHandling"
+    " ignoreTrailingWhiteSpace maxCharsPerColumn maxColumns multiLine nanValue negativeInf nullValue positiveInf"
+    " preferDate quote sep unescapedQuoteHandling"
 )
 _JSONL = (
     "allowBackslashEscapingAnyCharacter allowComments allowNonNumericNumbers allowNumericLeadingZeros"
@@ -49,6 +50,7 @@ OPTIONS: Mapping[LoadFormat, frozenset[str]] = MappingProxyType(
         LoadFormat.CSV: frozenset(f"{_SHARED} {_CSV}".split()),
         LoadFormat.JSONL: frozenset(f"{_SHARED} {_JSONL}".split()),
         LoadFormat.TEXT: frozenset(),
+        LoadFormat.PARQUET: frozenset(),
     }
 )
 """Options of Spark's readers that are known to give the same rows range by range as for whole files."""
@@ -57,6 +59,7 @@ _ENDINGS = {
     ".jsonl": LoadFormat.JSONL,
     ".ndjson": LoadFormat.JSONL,
     ".txt": LoadFormat.TEXT,
+    ".parquet": LoadFormat.PARQUET,
 }
 GZIP_ENDING = ".gz"
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]+")
@@ -92,7 +95,7 @@ class InputFile(JsonValue):
     tail: str
     """SHA-256 of its last bytes."""
     begins: int
-    """Where its first record begins: behind a byte order mark and a header."""
+    """Where its first record begins: behind a byte order mark and a header; of Parquet its first row group."""
     is_ended: bool
     """Whether its last record is ended by a line end, as far as that can be seen."""
     is_packed: bool = False
@@ -173,7 +176,7 @@ def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
             "how the files are written is not known by their names",
             found=", ".join(sorted(endings)),
             expected=", ".join(_ENDINGS),
-            next="--as csv|jsonl|text added to the same command",
+            next="--as csv|jsonl|text|parquet added to the same command",
         )
     return form
 

@@ -17,16 +17,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import platformdirs
 
 from lastgood.errors import ExtraMissingError, UsageError
+from lastgood.load.seekable import SeekableFile
 from lastgood.load.specification import InputFile, LoadSpec
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location, read_part
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 GZIP_BEGIN = b"\x1f\x8b"
 Read = Callable[[int, int], bytes]
@@ -38,44 +36,6 @@ _KEPT_SECONDS = 30 * 86_400
 _POINTS_MOST = 500
 """A point takes 32 KiB, and every task has all of them."""
 _SPACING_LEAST = 16 * 1024 * 1024
-
-
-class PackedFile(io.RawIOBase):
-    """A file of a storage, for libraries that read such."""
-
-    def __init__(self, storage: Storage, location: Location, size: int) -> None:
-        super().__init__()
-        self._storage, self._location, self._size = storage, location, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """The position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
-        begins = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
-        self._at = begins[whence] + offset
-        return self._at
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Read as much as there is room for, or as there is."""
-        view = memoryview(buffer).cast("B")
-        limit = min(len(view), self._size - self._at)
-        content = b""
-        if limit > 0:
-            content = read_part(self._storage, self._location, begin=self._at, limit=limit) or b""
-        view[: len(content)] = content
-        self._at += len(content)
-        return len(content)
 
 
 @contextlib.contextmanager
@@ -91,7 +51,7 @@ def open_input(file: InputFile) -> Iterator[Read]:
         yield lambda begin, limit: read_part(storage, location, begin=begin, limit=limit) or b""
         return
     with _import_library().IndexedGzipFile(
-        fileobj=PackedFile(storage, location, file.size), index_file=str(locate_index(file)), readbuf_size=_BLOCK
+        fileobj=SeekableFile(storage, location, file.size), index_file=str(locate_index(file)), readbuf_size=_BLOCK
     ) as unpacked:
 
         def read(begin: int, limit: int) -> bytes:
@@ -170,7 +130,7 @@ def make_index(file: InputFile, tell: Callable[[int], None]) -> int:
         return size
     spacing = max(_SPACING_LEAST, size // _POINTS_MOST)
     with library.IndexedGzipFile(
-        fileobj=PackedFile(storage, location, file.size), spacing=spacing, readbuf_size=_BLOCK
+        fileobj=SeekableFile(storage, location, file.size), spacing=spacing, readbuf_size=_BLOCK
     ) as unpacked:
         unpacked.build_full_index()
         unpacked.seek(0, io.SEEK_END)

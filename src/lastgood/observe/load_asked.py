@@ -18,13 +18,16 @@ from lastgood.load.specification import (
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, open_storage, parse_location
 
+_NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
+"""Of these Spark need not look for the columns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
     """How files are loaded."""
 
     form: str | None = None
-    """`csv`, `jsonl` or `text`; None: as their names tell."""
+    """`csv`, `jsonl`, `text` or `parquet`; None: as their names tell."""
     schema: str | None = None
     """DDL of the columns; None: as Spark finds them."""
     infers: bool = False
@@ -81,10 +84,12 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
         StorageError: a file cannot be read (subclasses).
     """
     far = [each for each in locations if each.scheme != "file"]
-    if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) is not LoadFormat.TEXT:
+    if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) not in _NEEDS_NO_SCHEMA:
         _require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
     inputs, folder = _list_inputs(locations, wanted)
     form = choose_form([str(each) for each in inputs], wanted.form)
+    if form is LoadFormat.PARQUET:
+        _require_nothing_to_parse(wanted)
     options = require_known_options(form, wanted.options)
     known: dict[str, InputFile] = {}
     if begun is not None and folder is not None:
@@ -99,6 +104,20 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
         files=tuple(_look_at(each, known.get(str(each)), form, options) for each in inputs),
         folder=None if folder is None else str(folder),
     )
+
+
+def _require_nothing_to_parse(wanted: LoadOptions) -> None:
+    """See that nothing is asked for that only files have which are text."""
+    told = {
+        "--schema": wanted.schema is not None,
+        "--infer-schema": wanted.infers,
+        f"--mode {wanted.mode.value}": wanted.mode is not ParseMode.PERMISSIVE,
+        "--follow-growth": wanted.follows_growth,
+    }
+    found = next((name for name, is_told in told.items() if is_told), None)
+    if found is not None:
+        expected = "none: the files tell their columns, and have no broken records"
+        raise UsageError("an option is not for Parquet", found=found, expected=expected)
 
 
 def _list_inputs(locations: Sequence[Location], wanted: LoadOptions) -> tuple[list[Location], Location | None]:

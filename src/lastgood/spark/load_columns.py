@@ -27,8 +27,10 @@ _COLUMNS_LEAST = 2
 """Of one column a blank record cannot be told from a record that is blank."""
 _COLUMNS_MOST = 2_000
 _SEPARATORS = (",", ";", "|", "\t")
-_OPTIONS = frozenset({"header", "sep", "delimiter", "columnNameOfCorruptRecord"})
+_OPTIONS = frozenset({"header", "sep", "delimiter", "columnNameOfCorruptRecord", "multiLine"})
 """Options with which a plain record is read as without."""
+_QUOTING = frozenset({("quote", '"'), ("escape", '"'), ("escape", "\\")})
+"""So are these, of signs that it has not."""
 _RARE = bytes({*range(32), 127} - set(b"\t\n\r"))
 """Bytes of which nobody knows what a parser makes."""
 _BOM = b"\xef\xbb\xbf"
@@ -164,7 +166,8 @@ def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: 
     found = [form for form in forms if form is not None]
     separator = options.get("sep", options.get("delimiter", ","))
     is_told_twice = options.keys() >= {"sep", "delimiter"}
-    is_plain = options.keys() <= _OPTIONS and separator in _SEPARATORS and not is_told_twice
+    others = options.items() - _QUOTING
+    is_plain = {name for name, _ in others} <= _OPTIONS and separator in _SEPARATORS and not is_told_twice
     if not is_plain or len(found) < len(forms) or not _COLUMNS_LEAST <= len(forms) <= _COLUMNS_MOST:
         return None
     return PlainColumns(tuple(found), separator)

@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -28,12 +29,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.load.begun import read_begun, read_end
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
+from lastgood.load.quoting import MULTI_LINE, are_multi_line
 from lastgood.load.ranges import LoadPosition, begin_of
-from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
+from lastgood.load.row_groups import open_row_groups, read_footer
+from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
 from lastgood.spark.load_columns import LINE, find_plain_columns
+from lastgood.spark.load_parquet import find_difference
+from lastgood.spark.load_readers import NORMALIZED
 from lastgood.spark.load_source import NAME, LoadSource
-from lastgood.storage.reading import parse_location
+from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
 _CORRUPT = "__lastgood_corrupt"
@@ -50,9 +55,15 @@ _OWN_REASON = re.compile(f"{_ENDED}(.*)")
 _REASON = re.compile(r"^(?:: )?[\w.$]*(?:Error|Exception): (.+)$", re.MULTILINE)
 """A line of a Python traceback, or behind Py4J's own words, that names an error; the last one is the outermost."""
 _STREAM_FAILED = " terminated with exception: "
+_LINE_END = "\uffff"
+"""What `from_csv` takes for the end of a line, and nothing else."""
+_NORMALIZED = NORMALIZED.decode()
+_IS_LINE_END = "a record has U+FFFF, at which Spark's from_csv ends it"
 _IS_ARRAY = "a line is a JSON array, and not an object"
 _NOT_UTF8 = "a line is not UTF-8"
 _OBSERVED = "load"
+_LONGEST = 2**31 - 1
+"""Characters of a text at most."""
 _POLL_SECONDS = 0.2
 _SESSION_CONF = {
     "spark.sql.streaming.minBatchesToRetain": "1000000",
@@ -60,6 +71,9 @@ _SESSION_CONF = {
     # They would read only the columns that are asked for, and another number of them may be corrupt then.
     "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
     "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
+    # As they are by default: what columns of Parquet are does not go by the session.
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.binaryAsString": "false",
 }
 
 
@@ -122,6 +136,8 @@ class Job:
         try:
             if spec.form is LoadFormat.TEXT:
                 return StructType([StructField(LINE, StringType())])
+            if spec.form is LoadFormat.PARQUET:
+                return self._find_row_columns()
             if spec.schema is not None:
                 return self.spark.createDataFrame([], spec.schema).schema  # as Spark reads DDL
             if spec.columns is not None:
@@ -134,17 +150,40 @@ class Job:
         except PySparkException as error:
             raise LoadRefusedError("schema", find_reason(error)) from error
 
+    def _find_row_columns(self) -> StructType:
+        """The columns of Parquet files, which all have to be those of the first of them."""
+        files, columns = self.spec.files, self.spec.columns
+        found = StructType.fromJson(read_json(columns)) if columns else _read_columns_of_rows(self.spark, files[0])
+        for file in files[self._count_read() :]:
+            difference = _find_difference_of_file(file, found)
+            if difference is not None:
+                raise LoadRefusedError("columns", f"{file.location}: {difference}")
+        return found
+
+    def _count_read(self) -> int:
+        """Of how many files everything is read."""
+        position = read_begun(self.storage, self.checkpoint).position
+        return 0 if position is None else position.file
+
     def _make_options(self, schema: StructType) -> dict[str, str]:
         """Those of our source."""
         files = json.dumps([each.to_json() for each in self.spec.files])
         tasks = self.spark.sparkContext.defaultParallelism
-        own = {"files": files, "chunk": str(self.question["chunk"]), "tasks": str(tasks)}
         zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
+        own = {
+            "files": files,
+            "chunk": str(self.question["chunk"]),
+            "tasks": str(tasks),
+            "form": self.spec.form.value,
+            "parsing": json.dumps(dict(self.spec.options)),
+            "zone": zone,
+        }
         columns = self._drop_corrupt(schema)
         is_csv = self.spec.form is LoadFormat.CSV
-        if not is_csv or find_plain_columns(columns, self.spec.options, zone) is None:
-            return own
-        return {**own, "columns": columns.json(), "parsing": json.dumps(dict(self.spec.options)), "zone": zone}
+        is_plain = is_csv and find_plain_columns(columns, self.spec.options, zone) is not None
+        if is_plain or self.spec.form is LoadFormat.PARQUET:
+            return {**own, "columns": columns.json()}
+        return own
 
     def _drop_corrupt(self, schema: StructType) -> StructType:
         """The columns of a record, without the one that keeps it where it is corrupt."""
@@ -154,8 +193,8 @@ class Job:
     def _parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
         """All rows that records make, and whether one is corrupt; with columns for that as well."""
         spec = self.spec
-        if spec.form is LoadFormat.TEXT:
-            return records, sf.expr("false")
+        if spec.form in (LoadFormat.TEXT, LoadFormat.PARQUET):
+            return records.toDF(*schema.fieldNames()), sf.expr("false")
         told = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
         corrupt = told if told in schema.fieldNames() else _CORRUPT
         marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
@@ -164,6 +203,9 @@ class Job:
         parse = _parse_csv if spec.form is LoadFormat.CSV else _parse_json
         line = sf.col(LINE)
         wanted = ~line.rlike(_BLANK[spec.form])
+        is_multi_line = are_multi_line(spec.options)
+        if is_multi_line:
+            wanted = line != ""
         comment = spec.options.get("comment")
         if spec.form is LoadFormat.CSV and comment:
             wanted &= ~line.startswith(comment)
@@ -171,7 +213,10 @@ class Job:
         parsed = records.where(line.isNull() | wanted).select("*", row)
         # The source gives them in the order of the schema, if it gives columns.
         plain = dict(zip(self._drop_corrupt(schema).fieldNames(), records.columns[:-1], strict=False))
-        rows = parsed.select(*(_choose(name, plain.get(name)).alias(name) for name in marked.fieldNames()))
+        chosen = {name: _choose(name, plain.get(name)) for name in marked.fieldNames()}
+        if is_multi_line:
+            chosen[corrupt] = _restore(chosen[corrupt])
+        rows = parsed.select(*(column.alias(name) for name, column in chosen.items()))
         return rows, _name(corrupt).isNotNull()
 
     def _load(self, records: DataFrame, schema: StructType) -> DataFrame:
@@ -237,8 +282,43 @@ def _add_source(spark: SparkSession) -> None:
             raise
 
 
+def _read_columns_of_rows(spark: SparkSession, file: InputFile) -> StructType:
+    """The columns that Spark's reader finds in a Parquet file; it is given the footer alone, which tells them."""
+    location = parse_location(file.location)
+    with tempfile.TemporaryDirectory(prefix="lastgood-load-") as folder:
+        footer = Path(folder) / "footer.parquet"
+        footer.write_bytes(read_footer(open_storage(location), location, file.size))
+        return spark.read.parquet(str(footer)).schema
+
+
+def _find_difference_of_file(file: InputFile, columns: StructType) -> str | None:
+    location = parse_location(file.location)
+    with open_row_groups(open_storage(location), location, file.size) as opened:
+        return find_difference(opened.schema_arrow, columns)
+
+
 def _parse_csv(schema: StructType, options: Mapping[str, str]) -> Column:
-    return sf.from_csv(sf.col(LINE), _write_ddl(schema), dict(options))
+    """As Spark's reader does it; a load ends where `from_csv` does otherwise, for which U+FFFF is a line end."""
+    line = sf.col(LINE)
+    text = line
+    if are_multi_line(options):
+        text = sf.when(
+            line.startswith(_NORMALIZED), sf.replace(_take_mark_away(line), sf.lit(_NORMALIZED), sf.lit("\n"))
+        )
+        text = text.otherwise(line)
+    checked = sf.when(line.contains(_LINE_END), _stop_load(_IS_LINE_END)).otherwise(text)
+    return sf.from_csv(checked, _write_ddl(schema), {**options, MULTI_LINE: "false"})
+
+
+def _take_mark_away(line: Column) -> Column:
+    """A record without the mark of those in which Spark's parser makes line feeds of other line ends."""
+    return sf.substring(line, len(_NORMALIZED) + 1, _LONGEST)
+
+
+def _restore(corrupt: Column) -> Column:
+    """A corrupt record as it lies in the file."""
+    line = sf.col(LINE)
+    return sf.when(corrupt.isNotNull() & line.startswith(_NORMALIZED), _take_mark_away(line)).otherwise(corrupt)
 
 
 def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:

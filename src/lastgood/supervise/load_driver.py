@@ -153,6 +153,12 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
         return UsageError(
             "Spark does not take the schema", found=error["found"], expected="DDL, such as 'id BIGINT, at TIMESTAMP'"
         )
+    if error["kind"] == "columns":
+        return UsageError(
+            "a file has other columns than the load",
+            found=error["found"],
+            expected="files with the same columns, of types that a load reads",
+        )
     return LoadFailedError(
         "the load ended before everything was loaded",
         found=error["found"],

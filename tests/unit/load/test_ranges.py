@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lastgood.load import ranges
-from lastgood.load.input_files import find_line_end, look_at_file
-from lastgood.load.ranges import LoadPosition, begin_of, find_end_of_chunk, list_pieces, read_lines, read_position
+from lastgood.load.input_files import look_at_file
+from lastgood.load.ranges import (
+    LoadPosition,
+    begin_of,
+    find_end_of_chunk,
+    find_line_end,
+    list_pieces,
+    read_lines,
+    read_position,
+)
 from lastgood.load.specification import InputFile, LoadFormat
 from lastgood.load.unpacking import Read
 from lastgood.storage.reading import LocalStorage, parse_location, read_part
@@ -36,7 +44,8 @@ def open_bytes(file: InputFile) -> Read:
     return lambda begin, limit: read_part(STORAGE, location, begin=begin, limit=limit) or b""
 
 
-def find_end(file: InputFile, position: int) -> int:
+def find_end(file: InputFile, begin: int, position: int) -> int:
+    del begin
     return find_line_end(open_bytes(file), position, file.size, step=3)
 
 

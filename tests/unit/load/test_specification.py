@@ -111,7 +111,7 @@ def test_how_files_are_written_is_told_by_their_names_or_asked_for() -> None:
 
 def test_options_are_those_that_are_known() -> None:
     assert require_known_options(LoadFormat.CSV, {"HEADER": "true"}) == {"header": "true"}
-    for options in ({"multiLine": "true"}, {"enforceSchema": "false"}, {"header": "true", "Header": "false"}):
+    for options in ({"lineSep": "x"}, {"enforceSchema": "false"}, {"header": "true", "Header": "false"}):
         with pytest.raises(UsageError):
             require_known_options(LoadFormat.CSV, options)
     with pytest.raises(UsageError, match="text"):

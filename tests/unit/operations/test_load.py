@@ -41,7 +41,15 @@ def file(tmp_path: Path) -> Path:
         ("delta:s3a://lake/t", LoadOptions(), "a load writes to a disk of this machine so far"),
         ("delta:t", LoadOptions(checkpoint="s3a://lake/chk"), "a load writes to a disk of this machine so far"),
         ("delta:t", LoadOptions(schema="a int", infers=True), "two options contradict each other"),
-        ("delta:t", LoadOptions(options={"multiLine": "true"}), "a load of csv knows no such option"),
+        ("delta:t", LoadOptions(options={"lineSep": "x"}), "a load of csv knows no such option"),
+        (
+            "delta:t",
+            LoadOptions(options={"multiLine": "true", "comment": "#"}),
+            "where a record ends is not known with this option",
+        ),
+        ("delta:t", LoadOptions(form="parquet"), "a file is no Parquet"),
+        ("delta:t", LoadOptions(form="parquet", schema="a int"), "an option is not for Parquet"),
+        ("delta:t", LoadOptions(form="parquet", mode=ParseMode.FAILFAST), "an option is not for Parquet"),
     ],
 )
 def test_what_is_asked_for_has_to_be_known(file: Path, to: str, options: LoadOptions, sentence: str) -> None:
