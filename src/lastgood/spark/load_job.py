@@ -303,22 +303,22 @@ def _parse_csv(schema: StructType, options: Mapping[str, str]) -> Column:
     text = line
     if are_multi_line(options):
         text = sf.when(
-            line.startswith(_NORMALIZED), sf.replace(_take_mark_away(line), sf.lit(_NORMALIZED), sf.lit("\n"))
+            line.startswith(_NORMALIZED), sf.replace(_take_sign_away(line), sf.lit(_NORMALIZED), sf.lit("\n"))
         )
         text = text.otherwise(line)
     checked = sf.when(line.contains(_LINE_END), _stop_load(_IS_LINE_END)).otherwise(text)
     return sf.from_csv(checked, _write_ddl(schema), {**options, MULTI_LINE: "false"})
 
 
-def _take_mark_away(line: Column) -> Column:
-    """A record without the mark of those in which Spark's parser makes line feeds of other line ends."""
+def _take_sign_away(line: Column) -> Column:
+    """A record without the sign of those in which Spark's parser makes line feeds of other line ends."""
     return sf.substring(line, len(_NORMALIZED) + 1, _LONGEST)
 
 
 def _restore(corrupt: Column) -> Column:
     """A corrupt record as it lies in the file."""
     line = sf.col(LINE)
-    return sf.when(corrupt.isNotNull() & line.startswith(_NORMALIZED), _take_mark_away(line)).otherwise(corrupt)
+    return sf.when(corrupt.isNotNull() & line.startswith(_NORMALIZED), _take_sign_away(line)).otherwise(corrupt)
 
 
 def _parse_json(schema: StructType, options: Mapping[str, str]) -> Column:
