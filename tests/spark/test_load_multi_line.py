@@ -19,7 +19,8 @@ from lastgood.load.specification import ParseMode
 
 pytestmark = pytest.mark.spark
 SEED = os.environ.get("LASTGOOD_SEED", "1")
-RECORDS = 400
+RECORDS = (400, 30_000)
+"""The second makes a file that several tasks read at once."""
 SCHEMA = "id int, a string, b double, at timestamp, c string"
 BARE = {
     "id": ["1", "", "x", " 2", "99999999999"],
@@ -61,7 +62,7 @@ def require_same_rows(sparks: Sparks, folder: Path, seed: str, mode: ParseMode) 
     for number in range(2):
         line_end = chance.choice(["\n", "\r\n"])
         first = ["id,a", *[""] * 2]  # so that the first line end is that of all records
-        lines = first + [make_record(chance, options) for _ in range(RECORDS)]
+        lines = first + [make_record(chance, options) for _ in range(chance.choice(RECORDS))]
         content = chance.choice(["", "\ufeff"]) + line_end.join(lines) + chance.choice(["", line_end])
         is_packed = chance.random() < 0.3
         file = folder / f"{number}.csv{'.gz' * is_packed}"
@@ -87,6 +88,17 @@ def test_records_over_lines_are_read_as_spark_reads_them(
 
 def test_so_are_some_of_them(sparks: Sparks, tmp_path: Path) -> None:
     require_same_rows(sparks, tmp_path, SEED, ParseMode.PERMISSIVE)
+
+
+def test_several_tasks_read_each_record_once(sparks: Sparks, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("id,a\n" + "".join(f'{each},"a ""note""\n of {each}"\n' for each in range(120_000)))
+    options = {"multiLine": "true", "escape": '"', "header": "true"}
+    asked: dict[str, Any] = {"form": "csv", "schema": "id int, a string", "options": options, "infers": False}
+    told, found = compare_load(sparks, tmp_path, [file], ParseMode.FAILFAST, 1_500_000, **asked)
+    assert (told["error"], found["error"]) == (None, None)
+    assert len(found["loaded"]) == 120_001
+    assert found["loaded"] == found["expected"]
 
 
 @pytest.mark.proof

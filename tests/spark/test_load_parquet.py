@@ -184,3 +184,15 @@ def test_files_have_the_same_columns(sparks: Sparks, tmp_path: Path, second: pa.
     assert told["error"]["kind"] == "columns"
     assert found in told["error"]["found"]
     assert list(tmp_path.glob("chk*")) == []
+
+
+def test_several_tasks_read_each_row_group_once(sparks: Sparks, tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    chance = random.Random(SEED)
+    rows = [chance.getrandbits(62) for _ in range(300_000)]
+    pq.write_table(pa.table({"a": rows}), file, row_group_size=40_000, use_dictionary=False, compression="none")
+    assert file.stat().st_size > 2_000_000
+    asked: dict[str, Any] = {"form": "parquet", "schema": None, "options": {}, "infers": False}
+    told, found = compare_load(sparks, tmp_path, [file], ParseMode.PERMISSIVE, 1_300_000, **asked)
+    assert (told["error"], found["error"]) == (None, None)
+    assert found["loaded"] == found["expected"]

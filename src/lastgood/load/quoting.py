@@ -73,13 +73,13 @@ class Quoting:
             read: Reads the file.
             begin: Where a record begins, before the position.
             position: The position.
-            length: Of the file.
+            length: Of the file, or where a record ends behind the position: more is not read.
 
         Raises:
             StorageError: it cannot be read (subclasses).
         """
         at, quotes, last = begin, 0, b""
-        while at < length and (block := read(at, BLOCK)):
+        while at < length and (block := read(at, min(BLOCK, length - at))):
             content = last + block  # with the byte before it, which may escape its first one
             look = len(last)
             if at + len(block) > position:
@@ -111,7 +111,7 @@ class Quoting:
         """
         at = piece.begin
         while at < piece.end:
-            end = self.find_end(read, at, at + size - 1, piece.end)
+            end = self.find_end(read, at, min(at + size, piece.end) - 1, piece.end)
             yield replace(piece, begin=at, end=end)
             at = end
 

@@ -113,7 +113,14 @@ def list_pieces(
             ranges.append(Piece(number, begin, until, begin, until))
     size = max(_SMALLEST, -(-sum(each.end - each.begin for each in ranges) // max(tasks, 1)))
     for each in ranges:
-        yield from cut(each, size)
+        at = each.begin
+        for piece in cut(each, size):
+            if piece.begin != at or not at < piece.end <= each.end:
+                break
+            yield piece
+            at = piece.end
+        if at != each.end:
+            raise RuntimeError(f"bytes {each.begin} to {each.end} were cut wrongly, at {at}: this is a bug of lastgood")
 
 
 def find_line_end(read: Read, position: int, length: int | None, step: int = _LOOK) -> int:

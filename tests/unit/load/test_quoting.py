@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 
@@ -51,6 +52,21 @@ def test_each_record_is_read_once_however_it_is_cut(records: Quoting, monkeypatc
                 found += [each for each in lines.split(records.line_end) if each]
                 found += quoted
         assert sorted(found) == sorted(each for each in written if each), content
+
+
+@pytest.mark.parametrize("records", [DOUBLED, ESCAPED])
+def test_a_part_of_a_file_is_cut_within_it(records: Quoting) -> None:
+    chance = random.Random(f"parts {SEED}")
+    for _ in range(200):
+        written = [make_record(records, chance) + records.line_end for _ in range(12)]
+        ends = [0, *itertools.accumulate(map(len, written))]
+        begin, end = sorted(chance.sample(ends, 2))
+        part = Piece(0, begin, end, begin, end)
+        for size in (1, chance.randint(1, 40), 1 << 20):
+            pieces = list(records.list_pieces(part, open_content(b"".join(written)), size))
+            assert [each.begin for each in pieces] == [begin, *(each.end for each in pieces[:-1])]
+            assert pieces[-1].end == end
+            assert {each.end for each in pieces} <= {*ends}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from lastgood.load import ranges
 from lastgood.load.input_files import look_at_file
 from lastgood.load.ranges import (
     LoadPosition,
+    Piece,
     begin_of,
     find_end_of_chunk,
     find_line_end,
@@ -83,6 +86,16 @@ def test_a_chunk_ends_with_the_line_that_its_last_byte_is_in(tmp_path: Path) -> 
     (file,) = look(tmp_path, [b"aaa\nbbb\r\nccc"])
     ends = [find_end_of_chunk([file], LoadPosition(0, 0), most, find_end).position for most in (1, 4, 5, 8, 9, 10, 99)]
     assert ends == [4, 4, 9, 9, 9, 12, 12]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda piece, size: [replace(piece, end=piece.end + size)], lambda piece, size: [replace(piece, begin=size)]],
+)
+def test_what_is_cut_has_to_be_all_of_it_and_no_more(tmp_path: Path, cut: Callable[[Piece, int], list[Piece]]) -> None:
+    files = look(tmp_path, [b"1\n2\n"])
+    with pytest.raises(RuntimeError, match="cut wrongly"):
+        list(list_pieces(files, LoadPosition(0, 0), LoadPosition(0, 4), 2, cut))
 
 
 def test_a_chunk_goes_on_in_the_next_file(tmp_path: Path) -> None:
