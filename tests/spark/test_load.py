@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -10,14 +11,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from typed import call
+
+from lastgood.load.specification import LoadSpec
+from lastgood.load.unpacking import locate_index
 
 pytestmark = pytest.mark.spark
 
@@ -93,17 +100,70 @@ def test_whatever_is_killed_each_record_is_there_once(tmp_path: Path, kind: str,
     file, table = tmp_path / "orders.csv", f"{kind}:{tmp_path / 'table'}"
     write_rows(file, range(300_000))
     words = list_words(file, table, "--chunk-size", "300KB")
-    chance = random.Random(f"load {SEED} {kind} {whom}")
-    for _ in range(3):
-        with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            await_chunk(tmp_path, process, chance)
-            kill(process, whom, chance)
-        before = len(list_commits(tmp_path))
-        assert before > 0
-    told = run_load(words)
+    told = kill_and_load(tmp_path, words, whom, random.Random(f"load {SEED} {kind} {whom}"), times=3)
     assert (told["rows"], told["corrupt"]) == (300_000, 0)
     assert Counter(read_ids(table)) == Counter(range(300_000))
     assert told["chunks"] <= -(-file.stat().st_size // 300_000)
+
+
+def write_parquet(folder: Path) -> list[str]:
+    rows = pa.table({"id": range(200_000), "name": [f"name {each}" for each in range(200_000)]})
+    pq.write_table(rows, folder / "in.parquet", row_group_size=10_000)
+    return ["in.parquet"]
+
+
+def write_over_lines(folder: Path) -> list[str]:
+    lines = [f'{each},"a ""name""\n{each}",{each / 4}\n' for each in range(200_000)]
+    (folder / "in.csv").write_text("".join(lines))
+    return ["in.csv", "--schema", SCHEMA, "--option", "multiLine=true", "--option", 'escape="', "--mode", "failfast"]
+
+
+def write_packed(folder: Path) -> list[str]:
+    lines = [f'{{"id":{each},"name":"name {each}"}}\n' for each in range(200_000)]
+    (folder / "in.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    return ["in.jsonl.gz", "--schema", "id BIGINT, name STRING", "--mode", "failfast"]
+
+
+def write_folder(folder: Path) -> list[str]:
+    (folder / "in").mkdir()
+    for number in range(8):
+        write_rows(folder / "in" / f"{number}.csv", range(number * 25_000, (number + 1) * 25_000))
+    return ["in", "--schema", SCHEMA, "--option", "header=true", "--mode", "failfast"]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("write", [write_parquet, write_over_lines, write_packed, write_folder])
+def test_however_it_is_written_each_record_is_there_once(
+    tmp_path: Path, write: Callable[[Path], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = f"delta:{tmp_path / 'table'}"
+    words = ["load", *write(tmp_path), "--to", table, "--chunk-size", "300KB", "--format", "json"]
+    chance = random.Random(f"load {SEED} {write.__name__}")
+    try:
+        told = kill_and_load(tmp_path, words, chance.choice(["driver", "both"]), chance, times=2)
+    finally:
+        remove_indexes(tmp_path)
+    assert (told["rows"], told["corrupt"], told["is_new"]) == (200_000, 0, True)
+    assert told["resumed_at"]
+    assert Counter(read_ids(table)) == Counter(range(200_000))
+
+
+def remove_indexes(folder: Path) -> None:
+    """Those of packed files, which lie in the cache of this machine."""
+    for told in folder.glob("table.lastgood/loads/*.lastgood/load.json"):
+        for file in LoadSpec.from_json(json.loads(told.read_text())).files:
+            locate_index(file).unlink(missing_ok=True)
+
+
+def kill_and_load(folder: Path, words: list[str], whom: str, chance: random.Random, times: int) -> dict[str, Any]:
+    """What a load tells in the end that was killed some times, each after another chunk."""
+    for _ in range(times):
+        with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            await_chunk(folder, process, chance)
+            kill(process, whom, chance)
+        assert list_commits(folder)
+    return run_load(words)
 
 
 def list_commits(folder: Path) -> list[Path]:
