@@ -1,4 +1,4 @@
-"""Quoting of CSV that may have line ends within quotes: where they end, and that this is certain.
+"""Records of CSV that may have line ends within quotes: where they end, and that this is certain.
 
 What a quote means depends on all that is before it. So whoever plans goes by their number alone, which is fast: a line
 end behind an even number of them ends a record. Whoever reads a piece sees that each record of it is regular, for which
