@@ -5,6 +5,7 @@ Only types are read of which it was shown that the values are Spark's (`tests/sp
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -98,7 +99,9 @@ def _is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _is_readable_within(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether all that is within a type fits."""
     kind = next(each for each in _NESTED if each(wanted))
-    if not any(is_kind(found) for is_kind in _NESTED[kind]) or found.num_fields != wanted.num_fields:
+    if not any(is_kind(found) for is_kind in _NESTED[kind]):
+        return False
+    if found.num_fields != wanted.num_fields:
         return False
     pairs = [(found.field(at), wanted.field(at)) for at in range(wanted.num_fields)]
     return all(
@@ -116,10 +119,10 @@ def read_rows(opened: Any, begins: Sequence[int], piece: Piece, columns: StructT
         piece: Which.
         columns: Those of the load.
     """
-    groups = [at for at, begin in enumerate(begins) if piece.begin <= begin < piece.end]
+    groups = range(bisect_left(begins, piece.begin), bisect_left(begins, piece.end))
     names = columns.fieldNames()
     schema = to_arrow_schema(name_columns(columns), timezone=_ZONE)
-    for batch in opened.iter_batches(batch_size=ROWS_MAX, row_groups=groups, use_threads=False):
+    for batch in opened.iter_batches(batch_size=ROWS_MAX, row_groups=list(groups), use_threads=False):
         arrays = [_make_values(batch.column(name), kind) for name, kind in zip(names, schema.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -133,7 +134,9 @@ class RowReader:
         del begin
         location = parse_location(file.location)
         with open_row_groups(open_storage(location), location, file.size) as opened:
-            return min((each for each in list_begins(opened, location) if each > position), default=file.size)
+            begins = list_begins(opened, location)
+        behind = bisect_right(begins, position)
+        return begins[behind] if behind < len(begins) else file.size
 
     def cut(self, file: InputFile, piece: Piece, size: int) -> Iterable[Piece]:
         """Anywhere."""
