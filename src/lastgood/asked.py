@@ -7,9 +7,10 @@ command about a query is put together elsewhere. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.errors import format_command_line
+from lastgood.frozen import dataclass
 
 LOOKING = frozenset(("status", "diagnose", "inspect", "offsets", "plan", "rebuild", "recover", "report"))
 """Verbs that take all options of the evidence."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
+from lastgood.frozen import dataclass
 from lastgood.redaction import redact
 from lastgood.values import JsonValue
 from lastgood.visible import join_words, shorten

@@ -13,12 +13,13 @@ Import them from `lastgood` itself:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
 from lastgood.errors import LastgoodError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
+
+from lastgood.frozen import dataclass
 
 HIDDEN = "***"
 
@@ -68,36 +70,47 @@ _BEHIND_BLANKS = re.compile(r"""[ \t][^\r\n"'\\<>@]{0,256}+@""")
 _DATABASES = ("postgres", "mysql", "mariadb", "sqlserver", "mssql", "oracle", "redshift", "snowflake", "db2", "mongodb")
 _WEB = ("http", "https", "git+https", "ftp", "ftps")
 
-_FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
+
+class _Late:
+    """A pattern that is compiled when it is first looked for: most of them never are, and each takes half a ms."""
+
+    def __init__(self, regex: str, flags: int = 0) -> None:
+        self._regex = regex
+        self._flags = flags
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self._regex, self._flags)
+
+
+_FORMS: tuple[tuple[tuple[str, ...], _Late, str], ...] = (
     (
         ("private key-----",),
-        re.compile(
+        _Late(
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[\w+/=\s:,.]|\\++[nr]|-(?!----))*+"
             r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
         ),
         HIDDEN,
     ),
-    (("bearer",), re.compile(r"(\bBearer\s++)[\w.~+/-]++=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (("bearer",), _Late(r"(\bBearer\s++)[\w.~+/-]++=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (
         ("basic",),
-        re.compile(r"(\bBasic\s++)(?=[A-Za-z+/]*+[0-9=])[A-Za-z0-9+/]{6,}+=*+", re.IGNORECASE),
+        _Late(r"(\bBasic\s++)(?=[A-Za-z+/]*+[0-9=])[A-Za-z0-9+/]{6,}+=*+", re.IGNORECASE),
         rf"\1{HIDDEN}",
     ),
     (
         ("jdbc:oracle:",),
-        re.compile(r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/[^\s\"'\\]{0,256}@", re.IGNORECASE),
+        _Late(r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/[^\s\"'\\]{0,256}@", re.IGNORECASE),
         rf"\1/{HIDDEN}@",
     ),
     (
         ("jdbc:oracle:",),
-        re.compile(
-            r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/\\{0,15}+\"[^\s\"\\]{0,256}+\\{0,15}+\"@", re.IGNORECASE
-        ),
+        _Late(r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/\\{0,15}+\"[^\s\"\\]{0,256}+\\{0,15}+\"@", re.IGNORECASE),
         rf"\1/{HIDDEN}@",
     ),
     (
         ("3a%2", "3a//"),
-        re.compile(
+        _Late(
             r"""(%(?:25)*+3A(?://|(?:%(?:25)*+2F){2})(?:[^\s"'\\<>&%:/@]|%(?:25)*+(?!3A|2F|40)){0,128}+(?::|%(?:25)*+3A))
             [^\s"'\\<>&]{1,256}(@|%(?:25)*+40)""",
             re.IGNORECASE | re.VERBOSE,
@@ -106,7 +119,7 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
     (
         ("identified",),
-        re.compile(
+        _Late(
             r"""(\bIDENTIFIED\s++(?:WITH\s++\S++\s++)?BY\s++)(?:(\\{0,15}+["'])[^"'\\\r\n]++|[^\s"'\\;]++)""",
             re.IGNORECASE,
         ),
@@ -114,7 +127,7 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
     (
         ("-u", "-proxy-u"),
-        re.compile(
+        _Late(
             r"""((?<![\w-])(?:-u|--(?:proxy-)?user)(?:=|\\{0,15}+["']?,?\s*+\\{0,15}+["']?)[^\s:"'\\,]{1,128}+:)
             (?!//)[^\s"'\\]++""",
             re.IGNORECASE | re.VERBOSE,
@@ -123,7 +136,7 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
     (
         ("hook", "workflow", "pagerduty", "telegram"),
-        re.compile(
+        _Late(
             r"((?:\bhooks\.slack(?:-gov)?\.com/\w++|\bdiscord(?:app)?\.com/api(?:/v\d++)?/webhooks"
             r"|\.webhook\.office\.com/\w++|\boutlook\.office(?:365)?\.com/webhook|\.logic\.azure\.com(?::\d++)?/workflows"
             r"|\bevents(?:\.eu)?\.pagerduty\.com/(?:integration|x-ere)|\bapi\.telegram\.org)/)[^\s\"'\\<>]++",
@@ -133,34 +146,34 @@ _FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
     (
         ("mysql", "mariadb"),
-        re.compile(r"""(\b(?:mysql|mariadb)[\w-]{0,16}+[^\r\n|;&]{0,256}?[ \t]-p)[^\s"'\\]++""", re.IGNORECASE),
+        _Late(r"""(\b(?:mysql|mariadb)[\w-]{0,16}+[^\r\n|;&]{0,256}?[ \t]-p)[^\s"'\\]++""", re.IGNORECASE),
         rf"\1{HIDDEN}",
     ),
-    (("?key=",), re.compile(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
+    (("?key=",), _Late(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
     # A login without a scheme, before a host and its port.
     (
         ("@",),
-        re.compile(r"""(?<![\w/@.:+-])([\w.+-]{1,64}+:)[^\s@/:,;"'\\]{1,256}+(?=@[\w.-]{1,253}+:\d)"""),
+        _Late(r"""(?<![\w/@.:+-])([\w.+-]{1,64}+:)[^\s@/:,;"'\\]{1,256}+(?=@[\w.-]{1,253}+:\d)"""),
         rf"\1{HIDDEN}",
     ),
     # What is left of a URL that was taken for a path.
     (
         (":/",),
-        re.compile(r"(?<![\w+.-])([a-z][\w+]{1,31}+:/[^/\s:@]{1,128}+:)[^\s@/]{1,256}+@", re.IGNORECASE),
+        _Late(r"(?<![\w+.-])([a-z][\w+]{1,31}+:/[^/\s:@]{1,128}+:)[^\s@/]{1,256}+@", re.IGNORECASE),
         rf"\1{HIDDEN}@",
     ),
-    (("lastgood-key-1:",), re.compile(r"(lastgood-key-1:[0-9a-f]{8}:)[A-Za-z0-9+/]++=*+"), rf"\1{HIDDEN}"),
-    (("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
-    (("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{10,}+\.[\w-]++\.[\w-]*+"), HIDDEN),
+    (("lastgood-key-1:",), _Late(r"(lastgood-key-1:[0-9a-f]{8}:)[A-Za-z0-9+/]++=*+"), rf"\1{HIDDEN}"),
+    (("akia", "asia"), _Late(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (("eyj",), _Late(r"(?<![\w-])eyJ[\w-]{10,}+\.[\w-]++\.[\w-]*+"), HIDDEN),
     (
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
-        re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+)|(?<![\w-])glpat-[\w-]{16,}+"),
+        _Late(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+)|(?<![\w-])glpat-[\w-]{16,}+"),
         HIDDEN,
     ),
-    (("dapi", "dose", "dkea"), re.compile(r"\b(?:dapi|dose|dkea)[0-9a-f]{32,}+(?:-\d++)?"), HIDDEN),
+    (("dapi", "dose", "dkea"), _Late(r"\b(?:dapi|dose|dkea)[0-9a-f]{32,}+(?:-\d++)?"), HIDDEN),
     (
         ("xox", "aiza", "ya29.", "k_live_"),
-        re.compile(r"(?<![\w-])(?:xox[a-z]-[\w-]{10,}+|AIza[\w-]{35,}+|ya29\.[\w-]{10,}+|[rs]k_live_\w{16,}+)"),
+        _Late(r"(?<![\w-])(?:xox[a-z]-[\w-]{10,}+|AIza[\w-]{35,}+|ya29\.[\w-]{10,}+|[rs]k_live_\w{16,}+)"),
         HIDDEN,
     ),
 )
@@ -170,13 +183,13 @@ _USERS = ("-u", "--user", "--proxy-user")
 _NAME_SIGNS = ("pass", "pwd", "secret", "token", "credential", "sig", "sas", "jaas", "auth", "cookie", "key", "%")
 """One of them stands in every name of a secret; or a part of it is encoded."""
 CUT = "…"
-_ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bRow\((?=[\w'\"-])[^\r\n]*+"), f"Row({CUT})"),
+_ROWS: tuple[tuple[_Late, str], ...] = (
+    (_Late(r"\bRow\((?=[\w'\"-])[^\r\n]*+"), f"Row({CUT})"),
     # Delta lists the row of a broken constraint below the line.
-    (re.compile(r"(\bwith values:)(?:\s++-[^\r\n]*+)++", re.IGNORECASE), rf"\1 '{CUT}'"),
+    (_Late(r"(\bwith values:)(?:\s++-[^\r\n]*+)++", re.IGNORECASE), rf"\1 '{CUT}'"),
     (
         # What stands behind a colon to the end of the line.
-        re.compile(
+        _Late(
             r"""(\b(?:record[ ]parsing|records?|rows?|payload|document|KeyError|out[ ]of[ ]range|url[ ]is[ ]invalid
             |key[ ]not[ ]found|MatchError|UUID[ ]string(?:[ ]too[ ]large)?|Unparseable[ ](?:date|number)
             |invalid[ ]input[ ](?:syntax|value)[ ]for[ ](?:type|enum)[^:\r\n]{0,200}+
@@ -187,7 +200,7 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         # What is quoted, or stands in brackets.
-        re.compile(
+        _Late(
             r"""(\b(?:records?|rows?|values?(?:[ ]is)?|text|input|string|literal|float|data|token|entry|parameters?
             |convert|base[ ]\d++|key|pars(?:e|ed|ing)(?:[ ]\w++){0,2})(?:[ ]in[ ]parsing)?:?[ ])
             ['"`\[{($][^\r\n]*+""",
@@ -196,10 +209,10 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1'{CUT}'",
     ),
     # PostgreSQL, and what JDBC makes of a statement.
-    (re.compile(r"(\bKey \([^)\r\n]*+\)=)[^\r\n]++"), rf"\1({CUT})"),
-    (re.compile(r"(\bFailing row contains )[^\r\n]++"), rf"\1({CUT})"),
+    (_Late(r"(\bKey \([^)\r\n]*+\)=)[^\r\n]++"), rf"\1({CUT})"),
+    (_Late(r"(\bFailing row contains )[^\r\n]++"), rf"\1({CUT})"),
     (
-        re.compile(
+        _Late(
             r"""(\b(?:INSERT[ ]INTO|UPDATE|DELETE[ ]FROM|MERGE[ ]INTO)[ ][\w."`]{1,200}+[ ])
             (?=[^\r\n'(=]{0,500}+['(=])[^\r\n]++""",
             re.IGNORECASE | re.VERBOSE,
@@ -207,15 +220,15 @@ _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1'{CUT}'",
     ),
     # Jackson; Spark's numbers, which it does not quote.
-    (re.compile(r"(\[Source: \([\w.]++\))[^\r\n]*+"), rf"\1'{CUT}'"),
-    (re.compile(r"(\bThe value )[^\s'\"]++(?= of | cannot )"), rf"\1'{CUT}'"),
-    (re.compile(r"(?<!\S)\S++(?= cannot be represented as )"), f"'{CUT}'"),
-    (re.compile(r"(\bDuplicate map key )[^\r\n]++"), rf"\1'{CUT}'"),
+    (_Late(r"(\[Source: \([\w.]++\))[^\r\n]*+"), rf"\1'{CUT}'"),
+    (_Late(r"(\bThe value )[^\s'\"]++(?= of | cannot )"), rf"\1'{CUT}'"),
+    (_Late(r"(?<!\S)\S++(?= cannot be represented as )"), f"'{CUT}'"),
+    (_Late(r"(\bDuplicate map key )[^\r\n]++"), rf"\1'{CUT}'"),
     # Scala, Java's and Python's enumerations, Oracle.
-    (re.compile(r"(?m)^(?! )[^\r\n]+?(?= \(of class [\w.$\[;]{1,300}+\))"), f"'{CUT}'"),
-    (re.compile(r"(\bNo enum constant [\w.$]{0,300}\.)[^\r\n]++"), rf"\1{CUT}"),
-    (re.compile(r"""(?:"[^"\r\n]*+"|'[^'\r\n]*+')(?= is not (?:in list|a valid ))"""), f"'{CUT}'"),
-    (re.compile(r"(\bcolumn values )\([^\r\n]*+"), rf"\1({CUT})"),
+    (_Late(r"(?m)^(?! )[^\r\n]+?(?= \(of class [\w.$\[;]{1,300}+\))"), f"'{CUT}'"),
+    (_Late(r"(\bNo enum constant [\w.$]{0,300}\.)[^\r\n]++"), rf"\1{CUT}"),
+    (_Late(r"""(?:"[^"\r\n]*+"|'[^'\r\n]*+')(?= is not (?:in list|a valid ))"""), f"'{CUT}'"),
+    (_Late(r"(\bcolumn values )\([^\r\n]*+"), rf"\1({CUT})"),
 )
 """Where Spark, Java, Python, Delta and databases quote values of the data; what follows may be more of them."""
 
@@ -281,9 +294,9 @@ def redact(text: str) -> str:
         shown = text.lower()
     else:
         shown = None
-    for signs, pattern, replacement in _FORMS:
+    for signs, late, replacement in _FORMS:
         if _may_have(signs, shown):
-            text = pattern.sub(replacement, text)
+            text = late.pattern.sub(replacement, text)
     text = "".join(_hide_logins(text))
     if _also.names is not None or _may_have(_NAME_SIGNS, shown):
         text = "".join(_hide_values(text))
@@ -349,8 +362,8 @@ def hide_rows(line: str) -> str:
         >>> hide_rows("no such field in Row(name='Alice', age=5)")
         'no such field in Row(…)'
     """
-    for pattern, replacement in _ROWS:
-        line = pattern.sub(replacement, line)
+    for late, replacement in _ROWS:
+        line = late.pattern.sub(replacement, line)
     return line
 
 

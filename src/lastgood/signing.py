@@ -15,11 +15,12 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final
 
 from lastgood.asked import make_typeable
 from lastgood.errors import LastgoodError, Retry, format_command_line
+from lastgood.frozen import dataclass
 from lastgood.storage.location import Location
 from lastgood.values import JsonValue, ShapeError, make_form
 

@@ -25,9 +25,11 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import Any, ClassVar, Final, Self
+
+from lastgood.frozen import dataclass
 
 CLASS: Final = "class"
 """Key that holds the name of the class, where a `Style` wants it: a field may be of one of several."""
@@ -154,6 +156,7 @@ class Style:
 
 
 AS_IT_IS: Final = Style()
+_AS_THEY_ARE: Final = frozenset((types.NoneType, bool, int, float))
 
 
 def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
@@ -162,7 +165,10 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
     Raises:
         TypeError: it holds something that is none of our values.
     """
-    return _choose_encoder(type(value))(value, style)  # type: ignore[arg-type]  # a class can be hashed
+    kind = type(value)
+    if kind in _AS_THEY_ARE or (kind is str and style.text is None):
+        return value
+    return _choose_encoder(kind)(value, style)  # type: ignore[arg-type]  # a class can be hashed
 
 
 @functools.cache
@@ -211,11 +217,15 @@ def _encode_collection(value: Any, style: Style) -> Any:
     if not isinstance(value, Collection) or isinstance(value, bytes):
         raise TypeError(f"no value that can be written down: {type(value).__name__}")
     items = (value.start, value.stop, value.step) if isinstance(value, range) else value
+    if _AS_THEY_ARE.issuperset(map(type, items)):
+        return list(items)
     return [to_json(each, style) for each in items]
 
 
 def _encode_mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    if style is AS_IT_IS:
+        return {str(key): to_json(each) for key, each in value.items()}
     for key, each in value.items():
         name = str(key)
         if name in style.left_out:
@@ -235,8 +245,20 @@ def _encode_by_fields(value: Any, style: Style) -> dict[str, Any]:
 
 
 def _encode_by_form(value: Any, style: Style) -> dict[str, Any]:
+    shape = _find_shape(type(value))  # type: ignore[arg-type]  # a class can be hashed
+    if shape.read is None:
+        found = _encode_members(value, shape.members, style)
+    else:
+        told: Iterable[tuple[str, Any]] = zip(shape.keys, shape.read(value), strict=True)
+        if shape.left_out:
+            told = ((key, each) for key, each in told if each or key not in shape.left_out)
+        found = {key: to_json(each, style) for key, each in told}
+    return found if shape.finish is None else shape.finish(found)
+
+
+def _encode_members(value: Any, members: tuple[_Member, ...], style: Style) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for member in _list_members(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+    for member in members:
         each = member.get(value)
         if member.is_spread:
             found |= to_json(each, style)
@@ -246,10 +268,7 @@ def _encode_by_form(value: Any, style: Style) -> dict[str, Any]:
                 found[member.key] = str(each)
             else:
                 found[member.key] = to_json(each, style)
-    finish = find_form(type(value)).finish
-    if finish is None:
-        return found
-    return finish(found)
+    return found
 
 
 def find_form(kind: type) -> Form:
@@ -280,10 +299,23 @@ class _Member:
     is_text: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What `_encode_by_form` has to know of a class."""
+
+    members: tuple[_Member, ...]
+    keys: tuple[str, ...]
+    read: Callable[[Any], tuple[Any, ...]] | None
+    """Gives the values of all keys at once, which is faster; None where a key is more than an attribute."""
+    left_out: frozenset[str]
+    finish: Callable[[Mapping[str, Any]], dict[str, Any]] | None
+
+
 @functools.cache
-def _list_members(kind: Any) -> tuple[_Member, ...]:
+def _find_shape(kind: Any) -> _Shape:
     form = find_form(kind)
-    return tuple(
+    attributes = list_attributes(kind)
+    members = tuple(
         _Member(
             key,
             _make_getter(attribute.split(".")),
@@ -291,8 +323,13 @@ def _list_members(kind: Any) -> tuple[_Member, ...]:
             is_left_out=key in form.left_out,
             is_text=key in form.texts,
         )
-        for key, attribute in list_attributes(kind).items()
+        for key, attribute in attributes.items()
     )
+    is_plain = not any(each.is_spread or each.is_text for each in members)
+    read: Callable[[Any], tuple[Any, ...]] | None = None
+    if is_plain and len(members) > 1 and not any("." in attribute for attribute in attributes.values()):
+        read = operator.attrgetter(*attributes.values())
+    return _Shape(members, tuple(attributes), read, form.left_out, form.finish)
 
 
 def _make_getter(names: list[str]) -> Callable[[Any], Any]:

@@ -9,9 +9,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
+
+from lastgood.frozen import dataclass
 
 SHOWN_MAX = 50
 """So many of what is of one kind a person gets to see at once."""
@@ -133,8 +134,11 @@ def _escape_for_shell(found: re.Match[str]) -> str:
 
 def format_json_line(value: Any) -> str:
     r"""A value as JSON on one line, exact, whose strings hold no such character but as `\uXXXX`."""
+    line = json.dumps(value, ensure_ascii=False)
+    if line.isascii() and "\x7f" not in line:  # the others of ASCII JSON has escaped itself
+        return line
     # Outside of strings JSON has none of these characters, and within them an escape means the same.
-    return _UNSAFE.sub(_escape_in_json, json.dumps(value, ensure_ascii=False))
+    return _UNSAFE.sub(_escape_in_json, line)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.contents import Checkpoint, Presence
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint, read_file
 from lastgood.checkpoint.source_offsets import SourceOffset, get_topics
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.reader import OffsetRange, list_committed_ranges
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 

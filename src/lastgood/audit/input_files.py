@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.observe.open_query import OpenQuery, SourceLogFile
 from lastgood.sources.kafka.ranges import Range
 from lastgood.values import JsonValue, make_form

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.frozen import dataclass
 from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, parse_records, trace_lineage
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, find_seams, find_seams_between

@@ -7,7 +7,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +14,7 @@ import platformdirs
 
 import lastgood.spark
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import find_default_spark, submit
 from lastgood.notes import read_json

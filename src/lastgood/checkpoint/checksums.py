@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import Json, decode, encode, is_long, read_object, to_json
+from lastgood.frozen import dataclass
 
 HADOOP_CHUNK_BYTES = 512
 _HADOOP_HEADER = struct.Struct(">4sI")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Self, TypeAlias
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import Json, encode, extract_long, read_object, split_log, to_json
+from lastgood.frozen import dataclass
 
 VERSION_NEWEST = 3
 _SHORT_BYTES_MAX = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -17,6 +16,7 @@ from lastgood.checkpoint.partitions import find_pinned_partitions
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
 from lastgood.checkpoint.state import State
+from lastgood.frozen import dataclass
 
 _IDS_MISSING_MAX = 1000
 _WIDE_HOLE = 5

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from lastgood.frozen import dataclass
 
 _FOUND_LENGTH = 80
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
@@ -22,6 +22,7 @@ from lastgood.checkpoint.lines import (
     split_byte_lines,
     to_json,
 )
+from lastgood.frozen import dataclass
 
 VERSION_NEWEST = 1
 COMPACT_SUFFIX = ".compact"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.lines import decode, encode, read_version
 from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, parse_source_offset
+from lastgood.frozen import dataclass
 
 VERSION_NEWEST = 1
 _VERSION = re.compile(rb"v\+?\d")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.lines import LONG_MAX, LONG_MIN
 from lastgood.checkpoint.operators import STORE_DEFAULT
 from lastgood.checkpoint.state_files import StateFile, parse_state_file_name
+from lastgood.frozen import dataclass
 
 METADATA = "metadata"
 OFFSETS = "offsets"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX, SourceLogEntry
 from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.layout import parse_log_name
+from lastgood.frozen import dataclass
 
 EntryT = TypeVar("EntryT")
 

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import Json, encode, extract_long, read_object, split_log, to_json
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
+from lastgood.frozen import dataclass
 
 VERSION_NEWEST = 2
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, Json, is_long, read_json, read_object, read_version, split_log
+from lastgood.frozen import dataclass
 
 METADATA_VERSION_NEWEST = 2
 SCHEMA_VERSION_NEWEST = 3

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER, OffsetEntry
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema, list_fields
+from lastgood.frozen import dataclass
 
 PARTITIONS_MAX = 10_000
 """More are not reckoned with: each is a folder, with files for every batch."""

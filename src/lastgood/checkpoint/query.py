@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, encode, read_object, to_json
+from lastgood.frozen import dataclass
 
 _JAVA_UUID = re.compile(r"[0-9a-fA-F]{1,16}(-[0-9a-fA-F]{1,16}){4}")
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
@@ -36,6 +36,7 @@ from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
 from lastgood.checkpoint.state_reader import list_commits_needed, list_made_again, list_operators, look_into_stores
+from lastgood.frozen import dataclass
 from lastgood.storage.parallel import QUICK_SECONDS, open_threads
 from lastgood.storage.reading import Location, Storage
 

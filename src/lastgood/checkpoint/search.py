@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_file
+from lastgood.frozen import dataclass
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage
 

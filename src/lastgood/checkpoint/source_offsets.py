@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.lines import Json, is_long, read_json, to_json
+from lastgood.frozen import dataclass
 
 VOID = "-"
 """What Spark writes for a source that has no offset yet."""

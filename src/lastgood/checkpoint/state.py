@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from lastgood.checkpoint.commits import StateUniqueIds
@@ -18,6 +18,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
 from lastgood.checkpoint.partitions import Partitions, Pins, Spread, derive_partitions, derive_stores, find_spread
 from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, StateFile, StateFileKind
+from lastgood.frozen import dataclass
 
 _OPERATORS_MAX = 1_000
 """A plan has fewer."""

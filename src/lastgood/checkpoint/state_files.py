@@ -9,7 +9,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from lastgood.checkpoint import lz4
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import LONG_MAX, Json, encode, is_long, read_json, read_object, split_log, to_json
 from lastgood.checkpoint.operators import JavaData
+from lastgood.frozen import dataclass
 
 ZIP_BYTES_MAX = 16 * 1024 * 1024
 """Largest snapshot archive that is looked into; its SST files lie beside it, not in it."""

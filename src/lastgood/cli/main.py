@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import itertools
 import os
@@ -14,11 +13,8 @@ from typing import Any
 import click
 
 from lastgood import __version__
-from lastgood.cli.interrupts import INTERRUPTED, is_interrupted, stop_at_once_on_interrupt
-from lastgood.cli.output import DEBUG, choose_format, print_error
-from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
-from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
-from lastgood.redaction import add_redaction
+from lastgood.cli.interrupts import INTERRUPTED, stop_at_once_on_interrupt
+from lastgood.cli.streams import READER_LEFT, guard_streams
 
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
@@ -45,9 +41,10 @@ VERBS = {
 
 _READING = frozenset({"status", "diagnose", "inspect", "offsets", "explain", "report", "completion"})
 """Verbs that stop where nobody reads their answer; any other one goes on to its end."""
+DEBUG = "--debug"
+"""Stands before the verb, and has tracebacks shown."""
 _DEBUG = "LASTGOOD_DEBUG"
-"""Stands for `--debug` as well."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Stands for it as well."""
 
 
 class _Verbs(click.Group):
@@ -128,7 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         output.finish()
         errors.finish()
     if output.trouble is not None:
-        code = _tell_trouble(output.trouble, code, is_stopped=output.stops)
+        from lastgood.cli.failing import tell_trouble
+
+        code = tell_trouble(output.trouble, code, is_stopped=output.stops)
     errors.finish()
     sys.exit(code)
 
@@ -151,74 +150,33 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _tell_trouble(trouble: OSError, code: int, *, is_stopped: bool) -> int:
-    """Say that an answer was not written, but where its reader has left; gives the exit code."""
-    if trouble.errno in LEFT:
-        return code
-    kind = NoSpaceError if trouble.errno in _FULL else StorageError
-    told = kind(
-        "the output cannot be written",
-        subject="standard output",
-        found=trouble.strerror,
-        effect="nothing was changed" if is_stopped else f"the command went on to its end, with exit code {code}",
-    )
-    print_error(told, "text")
-    return told.exit_code if is_stopped else code
-
-
 def _run(words: list[str]) -> int:
     before, arguments = _part_words(words)
     try:
         _redact(os.environ)
         result: Any = lastgood.main(words, prog_name="lastgood", standalone_mode=False)
-    except LastgoodError as error:
-        if before or os.environ.get(_DEBUG):
-            from lastgood.cli.bug import show_traceback
-
-            show_traceback(error)
-        print_error(error, choose_format(arguments, os.environ))
-        return INTERRUPTED if is_interrupted() else error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return 2
-    except click.ClickException as error:
-        print_error(_make_usage_error(error), choose_format(arguments, os.environ))
-        return 2
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
-        return INTERRUPTED if is_interrupted() else _tell_bug(bug, arguments, is_debugging=bool(before))
+    except Exception as error:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
+        from lastgood.cli.failing import answer
+
+        verb = next(filter(VERBS.__contains__, arguments[:1]), "lastgood")
+        return answer(error, verb, arguments, is_debugging=bool(before or os.environ.get(_DEBUG)))
     return result if isinstance(result, int) else 0
-
-
-def _tell_bug(bug: Exception, arguments: list[str], *, is_debugging: bool) -> int:
-    """Say where to report a bug of ours; gives the exit code."""
-    from lastgood.cli.bug import make_bug_error, show_traceback
-
-    if is_debugging or os.environ.get(_DEBUG):
-        show_traceback(bug)
-    verb = "lastgood"
-    if arguments and arguments[0] in VERBS:
-        verb = arguments[0]
-    told = make_bug_error(bug, verb)
-    print_error(told, choose_format(arguments, os.environ))
-    return told.exit_code
 
 
 def _redact(environment: Mapping[str, str]) -> None:
     """Count as secret what the environment names beside what always is one."""
-    for name in ("regex", "string_regex"):
-        variable = f"LASTGOOD_REDACT_{name.upper()}"
+    asked = {name: environment.get(f"LASTGOOD_REDACT_{name.upper()}") for name in ("regex", "string_regex")}
+    if not any(asked.values()):
+        return
+    from lastgood.errors import UsageError
+    from lastgood.redaction import add_redaction
+
+    for name, regex in asked.items():
         try:
-            add_redaction(**{name: environment.get(variable) or None})
+            add_redaction(**{name: regex or None})
         except (re.error, ValueError) as error:
             expected = "a regular expression of Python that does not match everything"
+            variable = f"LASTGOOD_REDACT_{name.upper()}"
             raise UsageError(f"{variable} cannot be understood", found=str(error), expected=expected) from error
-
-
-def _make_usage_error(error: click.ClickException) -> UsageError:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    sentence = error.format_message().rstrip(".")
-    return UsageError(
-        sentence[:1].lower() + sentence[1:], next=f"{context.command_path} --help" if context else "lastgood --help"
-    )

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-DEBUG = "--debug"
-"""Stands before the verb, and has tracebacks shown."""
-
 format_option: Callable[[_F], _F] = click.option(
     "--format",
     "output_format",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import Json, is_long, read_object, split_byte_lines
+from lastgood.frozen import dataclass
 from lastgood.notes import VALUES_MAX, count_values, read_json
 
 FEATURES_READER_VERSION, FEATURES_WRITER_VERSION = 3, 7

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.checkpoint.logs import BatchIds
+from lastgood.frozen import dataclass
 
 DELTA_LOG = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"

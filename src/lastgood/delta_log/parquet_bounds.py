@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from lastgood.frozen import dataclass
 
 VALUES_FREE = 1_000_000
 BYTES_FREE = 256 * 1024 * 1024

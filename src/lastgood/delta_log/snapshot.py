@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ from lastgood.delta_log.actions import (
 )
 from lastgood.delta_log.parquet_bounds import VALUES_FREE, Bounds, PageError, measure_bounds
 from lastgood.errors import ExtraMissingError
+from lastgood.frozen import dataclass
 
 _ROWS_AT_ONCE = 65_536
 _KINDS = ("txn", "metaData", "protocol", "checkpointMetadata", "sidecar")

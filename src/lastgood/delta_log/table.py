@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ from lastgood.delta_log.listing import (
 from lastgood.delta_log.protocol import find_judging_obstacle
 from lastgood.delta_log.snapshot import TableSnapshot, parse_checkpoint, parse_checksum, parse_json_size
 from lastgood.errors import ExtraMissingError
+from lastgood.frozen import dataclass
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, Storage
 

@@ -9,12 +9,13 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from lastgood.demo.events import Killed, SceneStep
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.observe.progress import LogProgress, LogWatch
 from lastgood.operations.run import prepare, supervise
 from lastgood.settings.config import Pipeline

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.ranges import Ranges, count_offsets, ranges_to_json
 from lastgood.supervise.events import Event
 
@@ -74,6 +75,6 @@ class Scene(Event):
 
     def to_json(self) -> dict[str, Any]:
         """As every event; ranges are `[from, to)` in offsets."""
-        told = super(Scene, self).to_json()
+        told = super(Scene, self).to_json()  # noqa: UP008 - with slots it is another class
         told["seconds"] = dataclasses.asdict(self.seconds)
         return {**told, "lost": ranges_to_json(self.lost), "doubled": ranges_to_json(self.doubled)}

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.demo.application import DemoFailedError
@@ -20,6 +19,7 @@ from lastgood.demo.script import Script
 from lastgood.demo.stage import DemoStage, open_stage, set_up
 from lastgood.demo.tally import DemoTally, count
 from lastgood.errors import LastgoodError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.ranges import Ranges, unite
 from lastgood.supervise.events import Event
 from lastgood.values import JsonValue, make_form

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 
 SCENES: Mapping[str, str] = MappingProxyType(
     {

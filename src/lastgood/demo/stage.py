@@ -21,7 +21,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import lastgood.spark
@@ -31,6 +30,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.demo.application import Application, DemoFailedError
 from lastgood.demo.events import SceneStep
+from lastgood.frozen import dataclass
 from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import find_last_incident
 from lastgood.lab.class_archive import make_class_archive

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lastgood.audit.spark_job import run_audit
 from lastgood.demo.stage import TOPIC, DemoStage
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.ranges import Ranges, count_offsets, intersect, ranges_to_json, unite
 from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, AuditSpec, Difference, SinkTable, parse_columns

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.advice_resources import advise_on_resources
 from lastgood.diagnosis.findings import Finding
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation
 
 _TASK_FAILED = re.compile(

@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import lastgood
 from lastgood.diagnosis import (
@@ -29,6 +29,7 @@ from lastgood.diagnosis import (
 )
 from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.values import JsonValue, make_form
 
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.query import QueryMetadata
@@ -20,6 +20,7 @@ from lastgood.diagnosis.rules_source_logs import find_source_logs
 from lastgood.diagnosis.rules_sources import find_sources
 from lastgood.diagnosis.rules_state import find_state
 from lastgood.diagnosis.unknowns import find_unknowns
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict

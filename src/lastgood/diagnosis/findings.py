@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.values import JsonValue, make_form
 from lastgood.written import redact_written
 

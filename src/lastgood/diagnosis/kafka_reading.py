@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, get_topics, name_offset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.query.advice_facts import RecordedBatch
 
 BATCHES_MIN = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import get_topics
@@ -21,6 +20,7 @@ from lastgood.diagnosis.kafka_reading import (
     turn_ranges,
 )
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
+from lastgood.frozen import dataclass
 from lastgood.query.kafka import find_expired
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.kafka_source import is_without_topics

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.sink_conditions import SINK_KNOWS_OTHER_QUERY
+from lastgood.frozen import dataclass
 from lastgood.query.observation import LedgerMemory, Observation
 from lastgood.sources.kafka.starting_offsets import offsets_to_json
 

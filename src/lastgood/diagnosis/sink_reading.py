@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sinks import SinkView

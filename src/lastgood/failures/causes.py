@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from lastgood.frozen import dataclass
 from lastgood.records.record import ChainedException
 
 TRACEBACK = "Traceback (most recent call last):"

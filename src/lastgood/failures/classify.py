@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from lastgood.failures.causes import Thrown, take_first_line, take_simple_name
@@ -15,6 +15,7 @@ from lastgood.failures.failure_class import ChainPart, FailureClass, Rule
 from lastgood.failures.of_checkpoint import CHECKPOINT_RULES
 from lastgood.failures.of_running import NOT_REACHED, RESOURCE_RULES, RUN_RULES
 from lastgood.failures.of_sources import SOURCE_RULES
+from lastgood.frozen import dataclass
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 from lastgood.redaction import redact, redact_told
 

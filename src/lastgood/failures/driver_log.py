@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import IO
 
 from lastgood.failures.causes import continue_chain, read_causes
@@ -13,6 +13,7 @@ from lastgood.failures.classify import Failure, classify_causes, classify_record
 from lastgood.failures.failure_class import FailureClass
 from lastgood.failures.log_entries import LogEntry, read_entries
 from lastgood.failures.log_facts import FactsReader, LogFacts
+from lastgood.frozen import dataclass
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 from lastgood.values import JsonValue, make_form
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.failures.of_checkpoint import CODE_STATE, STATE_SCHEMA
+from lastgood.frozen import dataclass
 from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.redaction import redact_told
 

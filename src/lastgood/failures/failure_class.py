@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+
+from lastgood.frozen import dataclass
 
 
 class FailureClass(enum.Enum):

@@ -9,10 +9,11 @@ import collections
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any
 
 from lastgood.failures.causes import PYTHON_CHAINED, TRACEBACK, take_simple_name
+from lastgood.frozen import dataclass
 from lastgood.records.record import Record, parse_record
 
 _LINE_MAX = 1024 * 1024

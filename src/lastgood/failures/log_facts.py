@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lastgood.failures.causes import take_simple_name
 from lastgood.failures.log_entries import LogEntry
+from lastgood.frozen import dataclass
 from lastgood.records.record import Progress, QueryStarted, Record, RecordedSource, Subscription, Terminated
 from lastgood.values import JsonValue
 

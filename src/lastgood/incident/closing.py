@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, find_newest_batch
+from lastgood.frozen import dataclass
 from lastgood.ids import is_id
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident

@@ -6,7 +6,7 @@ Each judgement is one line for a person; what nobody can tell is told as that, n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from lastgood.checkpoint.source_offsets import (
     name_offset,
     parse_source_offset,
 )
+from lastgood.frozen import dataclass
 from lastgood.observe.shown import find_shown_batch
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.pricing import find_ends

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.journal.incident import list_ranges
 from lastgood.records.record import Progress
 from lastgood.values import JsonValue, make_form

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError, explain_error
+from lastgood.frozen import dataclass
 from lastgood.incident.first_batch import (
     FirstBatch,
     Judged,

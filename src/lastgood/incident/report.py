@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.incident.closing import CarriedOut
 from lastgood.incident.lost_ranges import LostRange
 from lastgood.journal.incident import Incident

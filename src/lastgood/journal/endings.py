@@ -7,13 +7,14 @@ recovery wrote and removed is read from the plan that it keeps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, classify, parse_batch
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.frozen import dataclass
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import (
     RecoveryStage,

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from typing import Final, Self
 import psutil
 
 from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, make_process_command
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
@@ -77,6 +78,9 @@ class LeasePace:
     """From one sign of life of a holder to its next."""
     look_seconds: float = LOOK_SECONDS
     """From one look of who waits for a sign of life to the next."""
+
+
+USUAL_PACE: Final = LeasePace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +275,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     clock: Callable[[], float],
     wait: Callable[[float], None],
     now_ms: Callable[[], int],
-    pace: LeasePace = LeasePace(),
+    pace: LeasePace = USUAL_PACE,
 ) -> Lease:
     """Become the one who repairs a checkpoint; waits while it is not known whether the last holder lives.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Otherwise, Retry
+from lastgood.frozen import dataclass
 from lastgood.ids import is_id
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.notes import read_json

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.journal.attempts_file import locate_attempts_file
 from lastgood.journal.incident import INCIDENT_BYTES_MAX, IncidentDamagedError, parse_incident
 from lastgood.journal.incidents import list_incidents, locate_incident

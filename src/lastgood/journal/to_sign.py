@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.journal.signed_files import SignedFile
 from lastgood.settings.target import Target
 from lastgood.signing import SignatureStanding

@@ -6,10 +6,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
 from lastgood.lab.server import find_last_cause
 from lastgood.process.child import Child

@@ -13,11 +13,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
 from lastgood.lab.spark import find_default_spark
 from lastgood.process.child import Child

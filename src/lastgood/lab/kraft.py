@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from lastgood.frozen import dataclass
 from lastgood.lab.ports import LOOPBACK
 
 _SETTINGS = {

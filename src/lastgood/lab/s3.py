@@ -10,11 +10,11 @@ import os
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.lab.go import GoProgram
 from lastgood.lab.ports import LOOPBACK, is_accepting
 from lastgood.lab.server import Server, is_listening

@@ -11,12 +11,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.lab.cache import explain_cache_errors, hold_exclusively, locate_cache
 from lastgood.lab.ports import LOOPBACK
 from lastgood.process.child import Child

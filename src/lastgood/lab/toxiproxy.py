@@ -11,11 +11,12 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.lab.go import GoProgram
 from lastgood.lab.ports import LOOPBACK, is_accepting
 from lastgood.lab.server import Server, is_listening

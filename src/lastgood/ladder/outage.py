@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lastgood.frozen import dataclass
 from lastgood.settings.policy import Policy
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

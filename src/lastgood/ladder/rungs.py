@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
+from lastgood.frozen import dataclass
 from lastgood.settings.policy import RECOMPUTE, Count, GiveUp, Policy, StartAgain, decide_after_failure
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from lastgood.failures.ending import Cause
+from lastgood.frozen import dataclass
 from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.notes import read_json
 from lastgood.settings.policy import Count, GiveUp, Policy, decide_after_failure

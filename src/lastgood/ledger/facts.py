@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
+from lastgood.frozen import dataclass
 from lastgood.ledger.joining import choose_known, join_by, join_facts
 from lastgood.records.record import Progress, RecordedSource
 

@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from lastgood.errors import LastgoodError, NoSpaceError
+from lastgood.frozen import dataclass
 from lastgood.ledger import tables
 from lastgood.ledger.connecting import (
     LedgerDeniedError,

@@ -8,10 +8,11 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from lastgood.checkpoint.lines import is_long, to_json
+from lastgood.frozen import dataclass
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
 from lastgood.ledger.joining import join_facts
 from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, StartFailed, Terminated

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import platformdirs
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 
 VARIABLE = "LASTGOOD_LEDGER"
 """Environment variable: the ledger where none is named."""

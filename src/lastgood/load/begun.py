@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import format_command_line
+from lastgood.frozen import dataclass
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.ranges import LoadPosition, read_position

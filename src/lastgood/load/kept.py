@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.load.specification import LoadDiffersError, LoadSpec
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location, Storage

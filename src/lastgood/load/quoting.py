@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.load.ranges import BLOCK, Piece, read_whole
 from lastgood.load.unpacking import Read
 from lastgood.storage.reading import Location

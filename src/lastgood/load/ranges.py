@@ -6,8 +6,9 @@ A task has the lines that begin within its piece; the last of them may end behin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from lastgood.frozen import dataclass
 from lastgood.load.specification import InputFile
 from lastgood.load.unpacking import Read
 from lastgood.notes import read_json

@@ -7,10 +7,11 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.values import JsonValue
 
 

@@ -10,13 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.mirror.copies import compress, decode_lines, decompress_lines, encode_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX, require_there
 from lastgood.notes import read_json

@@ -39,6 +39,8 @@ _LINE_BEGINNING = re.compile(
     rb'(?:,"modified_ms":\d{1,19})?,"(?:text|base64)":'
 )
 _TEXT_AND_END = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\}\s{0,2}')
+_PLAIN_ENTRY = re.compile("(?:offsets|commits)/(?:0|[1-9][0-9]{0,17})")
+"""Nearly all files of which copies are kept."""
 _NO_NAMES = frozenset(("", ".", ".."))
 _NO_PATH = re.compile("[\0\ud800-\udfff]")
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
@@ -229,9 +231,13 @@ class _PackedCopy(Copy):
         content: bytes | _Block,
         at: int = 0,
     ) -> None:
-        given = {"query_id": query_id, "path": path, "seen_ms": seen_ms, "modified_ms": modified_ms}
-        for name, value in {**given, "_held": content, "_at": at}.items():
-            object.__setattr__(self, name, value)
+        set_field = object.__setattr__
+        set_field(self, "query_id", query_id)
+        set_field(self, "path", path)
+        set_field(self, "seen_ms", seen_ms)
+        set_field(self, "modified_ms", modified_ms)
+        set_field(self, "_held", content)
+        set_field(self, "_at", at)
 
     @property
     def content(self) -> bytes:
@@ -315,6 +321,8 @@ def is_copied(path: str) -> bool:
 
     A name that is no text becomes no bytes again, and one that leads out of the checkpoint must never be restored.
     """
+    if _PLAIN_ENTRY.fullmatch(path) is not None:
+        return True
     if not isinstance(classify(path), QueryMetadataFile | LogFile):
         return False
     return _NO_NAMES.isdisjoint(path.split("/")) and _NO_PATH.search(path) is None

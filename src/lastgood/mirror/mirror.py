@@ -17,7 +17,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
@@ -25,6 +24,7 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.frozen import dataclass
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
     compress,

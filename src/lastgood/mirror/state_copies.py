@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -27,6 +26,7 @@ from lastgood.checkpoint.layout import (
 )
 from lastgood.checkpoint.state import State
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.ids import is_id, parse_time_ms
 from lastgood.mirror.backups import (
     Backup,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import StorageError
+from lastgood.frozen import dataclass
 from lastgood.mirror.mirror import locate_mirror
 from lastgood.settings.target import Target
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.sources.kafka.cluster import ask_kafka
 from lastgood.sources.kafka.config import KafkaConfig, read_kafka_config

@@ -13,7 +13,7 @@ import platform
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -41,6 +41,7 @@ from lastgood.checkpoint.state import LOADINGS, Loads, find_unique_ids
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
 from lastgood.errors import StorageError, UsageError
 from lastgood.failures.classify import Failure
+from lastgood.frozen import dataclass
 from lastgood.mirror.copies import encode_copies
 from lastgood.mirror.mirror import locate_mirror, read_mirror
 from lastgood.observe.advice_facts import RECORDS_FOLDER

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from lastgood.asked import Asked, make_typeable
 from lastgood.errors import LastgoodError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.redaction import hide_login
 from lastgood.settings.target import Target, find_known_here
 from lastgood.sources.unasked import REPLAYS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery, gather, make_batch_unknown_error, parse_records
 from lastgood.observe.rows import AllRows, BatchRow, make_rows

@@ -6,7 +6,6 @@ import contextlib
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, QueryFacts, Sighting, Teller
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.telling import Telling, clean_value

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.load.input_files import list_folder, look_at_file
 from lastgood.load.specification import (
     InputFile,

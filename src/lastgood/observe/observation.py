@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from lastgood.checkpoint.layout import OFFSETS
 from lastgood.diagnosis.rules_kafka import find_batches_that_left_out
 from lastgood.diagnosis.rules_sources import find_batches_that_went_back
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.observe.evidence import EvidenceOptions, make_asked
 from lastgood.observe.open_query import OpenQuery, find_mirrored_only, read_clock_ms
 from lastgood.observe.state_checksums import find_unsound_state

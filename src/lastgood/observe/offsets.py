@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -17,6 +17,7 @@ from lastgood.checkpoint.source_offsets import (
     name_offset,
 )
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.ledger import open_asked_ledger
 from lastgood.observe.open_query import (

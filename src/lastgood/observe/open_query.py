@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,7 @@ from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoin
 from lastgood.checkpoint.search import SearchEnd, search_log
 from lastgood.diagnosis.rules_links import select_links_that_matter
 from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.frozen import dataclass
 from lastgood.journal.left_behind import find_left_behind
 from lastgood.mirror.copies import pack_copies
 from lastgood.mirror.mirror import FILE_BYTES_MAX, locate_mirror, read_mirror

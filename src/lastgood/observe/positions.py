@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.observe.broker import open_broker
 from lastgood.observe.offsets import find_offsets_after

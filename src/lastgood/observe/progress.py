@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.checkpoint.layout import find_newest_batch
+from lastgood.frozen import dataclass
 from lastgood.storage.reading import Location, open_storage
 
 _LOCAL_POLL_SECONDS = 0.25

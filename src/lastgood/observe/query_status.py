@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lastgood.asked import Asked, format_downtime
@@ -16,6 +16,7 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade, choose_grade
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.journal.incident import Incident
 from lastgood.ladder.tally import FailedBatch
 from lastgood.observe.evidence import EvidenceOptions

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Self
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -22,6 +22,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.errors import LastgoodError, StorageError
+from lastgood.frozen import dataclass
 from lastgood.journal.endings import find_endings, select_as_left
 from lastgood.ledger.url import VARIABLE, LedgerPlace
 from lastgood.mirror.mirror import locate_mirror, read_mirror

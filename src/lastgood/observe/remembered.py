@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.lines import LONG_MAX, Json, to_json
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
+from lastgood.frozen import dataclass
 from lastgood.ledger.facts import BatchFacts
 from lastgood.query.history import BatchRecord
 from lastgood.storage.reading import Location

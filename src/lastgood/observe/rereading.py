@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.ladder.outage import format_duration
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.positions import StartChoice, choose_offsets

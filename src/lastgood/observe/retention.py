@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.diagnosis.advice_topics import advise_on_topics
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.observe.broker import open_broker
 from lastgood.observe.open_query import gather_at, read_clock_ms
 from lastgood.observe.surroundings import ONE_SECONDS, make_reading

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import name_offset
+from lastgood.frozen import dataclass
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, find_source_reads

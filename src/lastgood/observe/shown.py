@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sink_batches import Origin, find_planned_anew

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
@@ -18,6 +17,7 @@ from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS
 from lastgood.checkpoint.lz4 import find_corruption
 from lastgood.checkpoint.state import LOADINGS, Loads, State, StateStore, find_unique_ids
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
+from lastgood.frozen import dataclass
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage

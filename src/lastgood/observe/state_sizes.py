@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.frozen import dataclass
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import Target

@@ -6,7 +6,7 @@ Whoever cannot be reached, or does not let us look, has answered too: the answer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
 from lastgood.errors import ExtraMissingError, explain_error
+from lastgood.frozen import dataclass
 from lastgood.observe.broker import Broker, open_broker
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery, read_clock_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.observe.advice_facts import find_advice_facts
 from lastgood.observe.evidence import EvidenceOptions, list_start_words
 from lastgood.observe.files_again import find_files_again

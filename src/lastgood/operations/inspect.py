@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.observe.batch_json import encode_head, encode_row
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import read_one

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastgood.errors import UsageError, format_command_line
+from lastgood.frozen import dataclass
 from lastgood.journal.signed_files import read_signed_files
 from lastgood.journal.signing_by_hand import sign_files
 from lastgood.journal.to_sign import ToSign

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.load.begun import find_begun, read_begun
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.ranges import LoadPosition

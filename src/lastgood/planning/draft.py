@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.steps import BringStep, MoveStep, StateStep

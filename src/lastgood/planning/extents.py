@@ -6,8 +6,9 @@ Where that cannot be told exactly, it is told so that nothing is missed: what li
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from lastgood.frozen import dataclass
 from lastgood.planning.goals.values import Extent
 from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import choose_weakest

@@ -8,8 +8,8 @@ number, Spark runs it, without a row: a sink that has it drops nothing, and one 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE, SinkView

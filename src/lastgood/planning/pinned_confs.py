@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +19,7 @@ from lastgood.checkpoint.empty_state import EMPTY_SNAPSHOTS
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_CODEC, STATE_STORE_PROVIDER, OffsetEntry
 from lastgood.checkpoint.partitions import PARTITIONS_MAX
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 """No plan pins it."""

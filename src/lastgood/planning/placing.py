@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.source_offsets import (
     OFFSET_EARLIEST,
@@ -13,6 +12,7 @@ from lastgood.checkpoint.source_offsets import (
     get_topics,
     name_offset,
 )
+from lastgood.frozen import dataclass
 from lastgood.planning.pricing import Reached
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing

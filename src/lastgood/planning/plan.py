@@ -10,11 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Final
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.signing import NO_KEYS, PLAN, KeyRing, Signer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.ranges import Offsets, Ranges, count_offsets
 from lastgood.values import JsonValue, make_form
 from lastgood.visible import take_excerpt

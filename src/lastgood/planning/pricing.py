@@ -7,7 +7,6 @@ How far the sinks have come is known as an interval: every sink shows all up to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -22,6 +21,7 @@ from lastgood.checkpoint.source_offsets import (
     VoidOffset,
     get_topics,
 )
+from lastgood.frozen import dataclass
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.query.unresolved_ends import list_unresolved_ends

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lastgood.frozen import dataclass
 from lastgood.values import JsonValue, make_form
 
 _READS_SHOWN = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
@@ -18,6 +17,7 @@ from lastgood.checkpoint.source_offsets import (
     get_topics,
 )
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.planning.plan import Plan, Promise
 from lastgood.query.prediction.restart import Outcome
 from lastgood.sources.kafka.ranges import find_planned_ranges, find_unresolved, select_only_in

@@ -9,7 +9,7 @@ each later version as it was made the first time, whatever the operators are. Pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -22,6 +22,7 @@ from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOf
 from lastgood.checkpoint.state import State, StateOperator, StateStore, count_partitions_named, judge_state
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.resume import foresee_start, repair_all
 from lastgood.planning.losses import find_beginnings

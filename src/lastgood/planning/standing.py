@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint
@@ -11,6 +11,7 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lastgood.frozen import dataclass
 from lastgood.steps.step import Rank, Step, Turn, WrittenOutside
 from lastgood.storage.location import LocationInvalidError, resolve_location
 from lastgood.values import make_form

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from lastgood.checkpoint.layout import (
@@ -28,6 +27,7 @@ from lastgood.checkpoint.layout import (
     TemporaryFile,
     classify,
 )
+from lastgood.frozen import dataclass
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn
 from lastgood.values import make_form
 

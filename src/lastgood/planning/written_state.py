@@ -6,8 +6,7 @@ so that it comes again as it was. Update: all that the state holds comes again, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import RecomputeGoal
 from lastgood.planning.price import Guarantee

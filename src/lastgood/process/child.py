@@ -13,13 +13,13 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 import psutil
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.process import guard
 
 _MARK = "LASTGOOD_GUARD"

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.process.child import CommandNotFoundError
 from lastgood.process.java import JAVA_MINIMUM, Java, find_java
 

@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 
 JAVA_MINIMUM = 17
 """Oldest Java of Spark 4; Spark 3.5 runs on it as well."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.logs import name_batches
+from lastgood.frozen import dataclass
 from lastgood.query.sinks import Agreement, Rerun, SinkView
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.values import JsonValue, make_form

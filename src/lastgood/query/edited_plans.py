@@ -11,7 +11,6 @@ or nobody can tell.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
@@ -19,6 +18,7 @@ from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, parse_source_offset
 from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
+from lastgood.frozen import dataclass
 from lastgood.query.observation import MirroredPlan, Observation
 
 

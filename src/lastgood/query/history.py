@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -17,6 +17,7 @@ from lastgood.checkpoint.source_offsets import (
     VoidOffset,
     name_offset,
 )
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Range,

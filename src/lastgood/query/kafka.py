@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lastgood.checkpoint.source_offsets import name_offset
+from lastgood.frozen import dataclass
 from lastgood.query.topics import identify, merge_recorded_ids
 from lastgood.redaction import redact
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts, resolve_offsets

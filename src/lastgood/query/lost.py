@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.layout import SOURCES
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation, make_views
 
 MIRROR = "the mirror"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
@@ -11,6 +11,7 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.state import State
+from lastgood.frozen import dataclass
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound

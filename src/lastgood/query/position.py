@@ -6,10 +6,10 @@ Diagnosis, planner and status all take it from here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
+from lastgood.frozen import dataclass
 from lastgood.query.sink_batches import find_planned_anew
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.values import JsonValue, make_form

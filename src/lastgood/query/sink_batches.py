@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.frozen import dataclass
 from lastgood.sinks.evidence import SinkEvidence, is_query_id
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import OffsetStep, Steps
+from lastgood.frozen import dataclass
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam
 from lastgood.sources.kinds import find_place, recognise_source
 from lastgood.sources.unasked import describe_source

@@ -7,11 +7,10 @@ was made after that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.frozen import dataclass
 from lastgood.sources.delta.facts import DeltaFacts, find_newest_read
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, NumberOffset, SourceOffset, VoidOffset
+from lastgood.frozen import dataclass
 
 BEFORE_FIRST_FILE = FileOffset(-1)
 

@@ -8,12 +8,11 @@ storage: the plan's own file, or the changes that the batch has made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.state import StateFormat, StateStore, list_snapshots_that_stay
 from lastgood.checkpoint.state_files import StateFile
+from lastgood.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

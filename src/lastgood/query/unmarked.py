@@ -7,9 +7,9 @@ it was. A batch job of somebody else that adds rows looks the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lastgood.checkpoint.source_offsets import get_topics
+from lastgood.frozen import dataclass
 from lastgood.query.sinks import SinkView
 from lastgood.query.spans import Span
 from lastgood.sinks.evidence import UnmarkedRows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, SourceOffset, get_topics, name_offset
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.facts import KafkaFacts
 
 Ends = Mapping[str, SourceOffset]

@@ -8,12 +8,12 @@ complete all that was ever read is in the state, and each batch writes all of it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.lines import Json, is_long
 from lastgood.checkpoint.operators import STORE_DEFAULT, list_fields
 from lastgood.checkpoint.state import State, StateOperator
+from lastgood.frozen import dataclass
 from lastgood.query.observation import Observation, make_views
 from lastgood.query.refills import is_refill
 from lastgood.query.sinks import SinkView

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.records.record import Record, parse_record
 from lastgood.values import from_json

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from lastgood.frozen import dataclass
 from lastgood.values import Codec, ShapeError, make_form, to_json
 
 FORMAT_VERSION = 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.asked import DEAD, Asked
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import (
     LAST,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause, find_cause, find_decisive_failure, has_failed
+from lastgood.frozen import dataclass
 from lastgood.journal.attempts_file import locate_attempts_file, read_attempts
 from lastgood.journal.room import list_recoveries
 from lastgood.ladder.rungs import CommandStanding, Rung

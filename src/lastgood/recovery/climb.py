@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.ladder.rungs import Rung
 from lastgood.observe.positions import StartChoice
 from lastgood.observe.rereading import WindowChoice

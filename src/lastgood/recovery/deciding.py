@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -15,6 +15,7 @@ from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.rules_left import make_first_start_unproven
 from lastgood.diagnosis.rules_lost import find_way_back
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.journal.room import (
     PlanNotOfThisPlaceError,
     RecoveryStage,

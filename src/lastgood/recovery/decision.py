@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastgood.diagnosis.findings import Finding
 from lastgood.errors import LastgoodError, format_command_line
+from lastgood.frozen import dataclass
 from lastgood.ladder.tally import FailedBatch
 from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery

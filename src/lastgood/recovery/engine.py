@@ -7,12 +7,12 @@ are taken back. What has been done so far is told by the files themselves; only 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, find_newest_batch
 from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.frozen import dataclass
 from lastgood.journal.lease import Lease, LeaseLostError, raise_if_overtaken
 from lastgood.journal.room import SETTLED, RecoveryStage, Room
 from lastgood.journal.seal import is_in_place, list_seal_files, put_up, take_down

@@ -12,7 +12,6 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import platformdirs
 import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, make_process_command
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, StorageDeniedError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.checkpoint.layout import COMMITS
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.journal.room import list_recoveries, locate_recoveries
 from lastgood.ladder.outage import Signs, format_duration, measure_outage
 from lastgood.observe.positions import StartChoice

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA, OFFSETS, find_newest_batch
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.ids import make_id
 from lastgood.journal.left_behind import MARKS
 from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, list_recoveries, require_no_open

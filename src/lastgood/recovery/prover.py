@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.errors import ExtraMissingError
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.failure_class import FailureClass
+from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, SparkEnvironment, find_default_spark, make_quick_conf, submit
 from lastgood.observe.observation import BATCHES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -24,6 +23,7 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.ids import is_id
 from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.draft import RepairRefusedError

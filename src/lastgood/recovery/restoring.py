@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.frozen import dataclass
 from lastgood.journal.endings import Ending, find_endings, select_as_left
 from lastgood.journal.room import require_no_open
 from lastgood.mirror.backups import (

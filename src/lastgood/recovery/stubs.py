@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.frozen import dataclass
 from lastgood.observe.broker import open_broker
 from lastgood.observe.open_query import OpenQuery
 from lastgood.sources.files.folders import locate_file

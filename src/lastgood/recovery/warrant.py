@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import PlanNotOfThisPlaceError, Room
 from lastgood.observe.broker import is_file_of_facts

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.observe.evidence import EvidenceOptions, parse_options
 from lastgood.planning.plan import Plan

@@ -8,12 +8,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from lastgood.errors import ConfigError, UsageError, format_command_line
+from lastgood.frozen import dataclass
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.redaction import add_redaction
 from lastgood.settings.ownership import require_own, require_regular

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.start_files import StartFile
 
 ACCEPTABLE = ("duplicates", "loss")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from lastgood.asked import DEAD
 from lastgood.errors import LastgoodError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.ledger.url import LedgerPlace
 from lastgood.settings.config import NAME, Config, ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.keys import Keys

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.step import SinkEdit, Step

@@ -7,8 +7,9 @@ and the file was not. Spark looks at none of that when it starts, and counts the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from lastgood.frozen import dataclass
 from lastgood.sinks.evidence import SinkEvidence
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from lastgood.errors import Retry, StorageError, explain_error
+from lastgood.frozen import dataclass
 from lastgood.sinks.kind import SinkTraits
 from lastgood.sinks.kinds import find_traits
 from lastgood.values import JsonValue, make_form

@@ -6,8 +6,9 @@ What a kind does is imported when it is done: who only asks what it is needs nei
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lastgood.frozen import dataclass
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 
 Range: TypeAlias = tuple[int, int]
 """`[from, to)` in offsets."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from lastgood.errors import Retry, StorageError, explain_error
+from lastgood.frozen import dataclass
 from lastgood.redaction import hide_login
 from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, make_unknown_evidence
 from lastgood.sinks.files.kind import FILE_SINK

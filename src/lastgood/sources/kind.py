@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from lastgood.checkpoint.lines import Json
+from lastgood.frozen import dataclass
 
 Shape: TypeAlias = "Callable[[Mapping[str, Json]], bool]"
 """Whether an offset that is JSON is one of this kind."""

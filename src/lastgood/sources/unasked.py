@@ -6,10 +6,10 @@ its offsets are known, and whether it brings the same rows again for the same of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from lastgood.checkpoint.source_offsets import NumberOffset, SourceOffset
+from lastgood.frozen import dataclass
 from lastgood.sources.kinds import recognise_source
 
 REPLAYS: Final = "--source-replays"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.sinks.kind import SinkReader
 from lastgood.sinks.kinds import find_traits
 from lastgood.sources.kafka.reader import OffsetRange

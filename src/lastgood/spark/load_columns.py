@@ -7,7 +7,6 @@ and Spark's own reader cannot but read the same (`tests/spark/test_load_plain.py
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 from pyspark.sql import types as st
+
+from lastgood.frozen import dataclass
 
 ROWS_MAX: Final = 10_000
 """Rows of a batch of Arrow: it is held twice while Spark reads it."""

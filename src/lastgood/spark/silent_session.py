@@ -6,11 +6,12 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import Any
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.spark.agent import fit
 from lastgood.spark.agent.sessions import is_connect
 from lastgood.spark.agent.silent import NotStarted, mute_writer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from lastgood.errors import LastgoodError, Retry, StorageError, format_command_line
+from lastgood.frozen import dataclass
 from lastgood.settings.target import Target, resolve_target
 from lastgood.spark.agent import fit
 from lastgood.spark.agent.sessions import is_connect

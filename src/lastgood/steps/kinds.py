@@ -6,9 +6,9 @@ Those of sinks are told by their kinds, in the table of `sinks/kinds.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from lastgood.frozen import dataclass
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import BringStep, FileStep, MoveStep, StateStep
 from lastgood.sinks.changing import list_changes

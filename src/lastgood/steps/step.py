@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from lastgood.frozen import dataclass
 from lastgood.storage.location import LocationInvalidError, resolve_location
 from lastgood.values import JsonValue
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lastgood.errors import Retry, StorageError
+from lastgood.frozen import dataclass
 from lastgood.storage.clouds import name_account_host
 
 DBFS_MOUNT = "/dbfs"

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from lastgood.errors import StorageError
+from lastgood.frozen import dataclass
 from lastgood.storage.reading import PARALLEL_REMOTE, Storage
 
 AnswerT = TypeVar("AnswerT")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause
+from lastgood.frozen import dataclass
 from lastgood.ladder.rungs import CommandStanding
 from lastgood.supervise import events
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from lastgood.frozen import dataclass
 from lastgood.written import redact_written
 
 

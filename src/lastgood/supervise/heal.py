@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, format_command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
+from lastgood.frozen import dataclass
 from lastgood.ladder.rungs import CommandStanding, Rung, choose_rungs
 from lastgood.observe.evidence import EvidenceOptions, make_asked_at_location
 from lastgood.observe.exposure import has_unread

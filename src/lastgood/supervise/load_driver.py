@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import platformdirs
 
 import lastgood.spark
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
 from lastgood.load.begun import read_end

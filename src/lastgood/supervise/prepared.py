@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.ledger.url import LedgerPlace
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +11,7 @@ import platformdirs
 
 from lastgood.checkpoint.logs import name_batches
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.ids import make_id
 from lastgood.journal.room import require_no_open
 from lastgood.observe.open_query import OpenQuery, read_clock_ms

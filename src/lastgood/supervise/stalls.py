@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
+from lastgood.frozen import dataclass
 from lastgood.observe.progress import LogProgress
 
 

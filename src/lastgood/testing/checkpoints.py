@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -15,6 +14,7 @@ from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.lines import Json, encode, to_json
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset
+from lastgood.frozen import dataclass
 
 QUERY_ID = "0dcd0ea6-5866-4db8-bdb7-960f2e49c827"
 STARTED_MS = 1_795_220_516_284

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Draft
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lastgood.checkpoint.commits import CommitEntry, StateUniqueIds
@@ -40,6 +40,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.checkpoint.source_order import OffsetStep, compare_offsets
 from lastgood.checkpoint.state import StateFormat, StateOperator, StateStore, judge_state
 from lastgood.checkpoint.state_files import StateFile, StateFileKind
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.reposition import replace_lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
@@ -11,6 +11,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, get_topics
 from lastgood.diagnosis.rules_kafka_broker import find_where_to_read
 from lastgood.diagnosis.rules_state import make_recompute_command
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repair_work, require_continuity, require_next, require_sinks

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from lastgood.frozen import dataclass
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile

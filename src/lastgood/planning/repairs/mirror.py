@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import VoidOffset
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Edit, RepairRefusedError
 from lastgood.planning.repairs.lost import list_mirrored, list_source_files
 from lastgood.planning.repairs.repair import Repair, Work, name_copy

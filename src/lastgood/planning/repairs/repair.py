@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Mode
@@ -24,6 +24,7 @@ from lastgood.diagnosis.records import find_against_exactly_once, is_only_twice
 from lastgood.diagnosis.rules_kafka_broker import list_suspicions
 from lastgood.diagnosis.rules_state import STALE_STATE_SNAPSHOT, STATE_LEFT_OVER
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
+from lastgood.frozen import dataclass
 from lastgood.planning.draft import Draft, Edit, RepairRefusedError
 from lastgood.planning.log_edits import add_checksum_edits, apply_edits, list_names_in
 from lastgood.planning.price import Guarantee, SourcePrice

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.frozen import dataclass
 from lastgood.query.prediction.restart import StartStage, Stop
 from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sources.kafka.facts import KafkaFacts

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.values import JsonValue, make_form
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.partitions import Spread
+from lastgood.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

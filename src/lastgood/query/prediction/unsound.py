@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lastgood.checkpoint.damage import Damage
+from lastgood.frozen import dataclass
 from lastgood.query.prediction.spark_version import SPARK_4_1, SparkVersion
 
 

@@ -7,7 +7,7 @@ or not at all; so whatever it goes by is still so at the instant at which it cou
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ from lastgood.delta_log.committing import (
 from lastgood.delta_log.listing import DELTA_LOG, name_commit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import StorageError
+from lastgood.frozen import dataclass
 from lastgood.sinks.delta.sink import write_obstacles
 from lastgood.sinks.delta.step import DeltaStep
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError

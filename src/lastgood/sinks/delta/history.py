@@ -7,9 +7,10 @@ back whatever it stood for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from lastgood.delta_log.actions import CLONE, DELETE, FENCE, PUT_BACK, RENEW, RESTORE, TableCommit, Transaction
+from lastgood.frozen import dataclass
 from lastgood.sinks.evidence import CommittedBatch
 
 

@@ -10,13 +10,13 @@ import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
 from lastgood.delta_log.own_files import require_own_files
 from lastgood.errors import ExtraMissingError, LastgoodError, StorageError
+from lastgood.frozen import dataclass
 from lastgood.redaction import redact_error
 from lastgood.sinks.offset_columns import (
     OffsetColumns,

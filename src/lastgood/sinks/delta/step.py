@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lastgood.delta_log.actions import Transaction
+from lastgood.frozen import dataclass
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
 from lastgood.values import make_form

@@ -7,11 +7,12 @@ import importlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.redaction import hide_login, redact_error
 from lastgood.sinks.evidence import (
     CommittedBatch,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -24,6 +24,7 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError, explain_error
+from lastgood.frozen import dataclass
 from lastgood.sinks.data_files import DataFile, add_broken_files, join_below
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
 from lastgood.sinks.files.kind import FILE_SINK

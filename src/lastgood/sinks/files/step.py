@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 from lastgood.checkpoint.layout import SINK_LOG
+from lastgood.frozen import dataclass
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
 from lastgood.values import make_form

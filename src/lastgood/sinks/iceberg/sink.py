@@ -10,13 +10,14 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
 from lastgood.checkpoint.lines import is_long, read_object
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
+from lastgood.frozen import dataclass
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence, make_unknown_evidence
 from lastgood.sinks.iceberg.kind import ICEBERG_SINK, METADATA_FOLDER
 from lastgood.storage.parallel import Deadline, ask_one

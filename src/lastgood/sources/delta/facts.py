@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.listing import DeltaLogListing
+from lastgood.frozen import dataclass
 
 _SCHEMA_BARRIERS = (-19, -20)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from lastgood.checkpoint.file_logs import SourceFile
+from lastgood.frozen import dataclass
 
 MAX_FILE_AGE_DEFAULT_MS = 7 * 24 * 60 * 60 * 1000
 """Spark's `maxFileAge`."""

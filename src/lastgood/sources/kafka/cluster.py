@@ -13,11 +13,11 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from lastgood.errors import ExtraMissingError, UsageError
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.config import SECRET_SETTINGS
 from lastgood.sources.kafka.facts import (
     CONFIG_KEYS,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.java_properties import JaasEntry, parse_jaas, parse_properties
 
 SECRET_SETTINGS = frozenset(

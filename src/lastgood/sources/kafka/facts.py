@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from lastgood.checkpoint.lines import is_long
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.redaction import redact
 from lastgood.sources.kafka.ranges import Offsets
 

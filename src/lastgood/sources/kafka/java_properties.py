@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _SPACE = " \t\f"
@@ -22,7 +23,7 @@ _PROPERTY_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAAS_TOKEN = re.compile(
     r"""
       (?P<skip> [\x00-\x20]+ | /\*.*?\*/ | /[^\r\n]* )
-    | (?P<word> [A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9_$.\u00a0-\U0010ffff-]* )
+    | (?P<word> [^\x00-\#%-@\[-^`{-\x9f] [^\x00-\#%-,/:-@\[-^`{-\x9f]* )  # letters, _ and $; then digits, . and - too
     | (?P<quoted> "(?:\\[^\r\n]|[^"\\\r\n])*" | '(?:\\[^\r\n]|[^'\\\r\n])*' )
     | (?P<sign> [=;] )
     """,

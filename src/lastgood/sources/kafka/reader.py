@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset, get_topics
 from lastgood.errors import LastgoodError, Retry
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.cluster import TIMEOUT_SECONDS
 from lastgood.sources.kafka.facts import KafkaFacts
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from lastgood.frozen import dataclass
 from lastgood.sources.kafka.facts import FoundRecord, TopicFacts
 
 MAX_CLOCK_SKEW_MS = 5 * 60 * 1000

@@ -11,9 +11,9 @@ import enum
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lastgood.errors import UsageError
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.sources.kafka.java_properties import parse_properties
 from lastgood.sources.kafka.ranges import Offsets

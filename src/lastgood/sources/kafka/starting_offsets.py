@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.values import JsonValue, make_form
