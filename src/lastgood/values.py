@@ -174,16 +174,13 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
 @functools.cache
 def _choose_encoder(kind: type) -> Callable[[Any, Style], Any]:
     """What writes the values of a class: chosen once, since a listing holds millions of them."""
-    if issubclass(kind, types.NoneType | bool | int | float):
-        return _encode_as_it_is
-    if issubclass(kind, str):
-        return _encode_text
-    if issubclass(kind, enum.Enum):
-        return _encode_choice
     if dataclasses.is_dataclass(kind):
         return _encode_dataclass
-    if issubclass(kind, Mapping):
-        return _encode_mapping
+    if kind in (list, tuple):
+        return _encode_items
+    for ours, encode in _ENCODERS:
+        if issubclass(kind, ours):
+            return encode
     return _encode_collection
 
 
@@ -217,6 +214,10 @@ def _encode_collection(value: Any, style: Style) -> Any:
     if not isinstance(value, Collection) or isinstance(value, bytes):
         raise TypeError(f"no value that can be written down: {type(value).__name__}")
     items = (value.start, value.stop, value.step) if isinstance(value, range) else value
+    return _encode_items(items, style)
+
+
+def _encode_items(items: Collection[Any], style: Style) -> list[Any]:
     if _AS_THEY_ARE.issuperset(map(type, items)):
         return list(items)
     return [to_json(each, style) for each in items]
@@ -234,6 +235,14 @@ def _encode_mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
             each = style.hidden(name, each)  # noqa: PLW2901 - the same text, as it may be written
         found[name if style.text is None else style.text(name)] = to_json(each, style)
     return found
+
+
+_ENCODERS: Final = (
+    (types.NoneType | bool | int | float, _encode_as_it_is),
+    (str, _encode_text),
+    (enum.Enum, _encode_choice),
+    (Mapping, _encode_mapping),
+)
 
 
 def _encode_by_fields(value: Any, style: Style) -> dict[str, Any]:

@@ -170,9 +170,5 @@ def test_classes_of_lastgood_come_from_here() -> None:
     """All but those of the agent, which runs in the application and imports nothing else of lastgood."""
     ours = Path(lastgood.__file__).parent
     others = [file for file in ours.rglob("*.py") if ours / "spark" / "agent" not in file.parents]
-    found = [
-        file
-        for file in others
-        if re.search(r"^from dataclasses import .*\bdataclass\b", file.read_text(), re.MULTILINE)
-    ]
-    assert found == []
+    imports = re.compile(r"^from dataclasses import .*\bdataclass\b", re.MULTILINE)
+    assert [file for file in others if imports.search(file.read_text())] == []

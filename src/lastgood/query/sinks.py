@@ -473,11 +473,13 @@ def make_sink_views(
         is_stateful: Whether the query keeps state, as far as anybody knows.
         rewritten: Batches whose plan a recovery wrote anew after they had been done.
     """
+    seen = [judge_name(checkpoint, sink) for sink in sinks]
+    if not seen:
+        return []
     by_batch: dict[int, list[Span]] = {}
     for span in list_spans(checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
-    seen = [judge_name(checkpoint, sink) for sink in sinks]
     return [
         SinkView(checkpoint, sink, by_batch, find_held_batches(checkpoint, sink), is_stateful, anew) for sink in seen
     ]
