@@ -25,7 +25,7 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Final, Self
 
@@ -224,9 +224,9 @@ def _encode_items(items: Collection[Any], style: Style) -> list[Any]:
 
 
 def _encode_mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
-    found: dict[str, Any] = {}
     if style is AS_IT_IS:
         return {str(key): to_json(each) for key, each in value.items()}
+    found: dict[str, Any] = {}
     for key, each in value.items():
         name = str(key)
         if name in style.left_out:
@@ -258,10 +258,10 @@ def _encode_by_form(value: Any, style: Style) -> dict[str, Any]:
     if shape.read is None:
         found = _encode_members(value, shape.members, style)
     else:
-        told: Iterable[tuple[str, Any]] = zip(shape.keys, shape.read(value), strict=True)
-        if shape.left_out:
-            told = ((key, each) for key, each in told if each or key not in shape.left_out)
-        found = {key: to_json(each, style) for key, each in told}
+        found = {key: to_json(each, style) for key, each in zip(shape.keys, shape.read(value), strict=True)}
+        for member in shape.left_out:
+            if not member.get(value):
+                del found[member.key]
     return found if shape.finish is None else shape.finish(found)
 
 
@@ -316,7 +316,7 @@ class _Shape:
     keys: tuple[str, ...]
     read: Callable[[Any], tuple[Any, ...]] | None
     """Gives the values of all keys at once, which is faster; None where a key is more than an attribute."""
-    left_out: frozenset[str]
+    left_out: tuple[_Member, ...]
     finish: Callable[[Mapping[str, Any]], dict[str, Any]] | None
 
 
@@ -338,7 +338,8 @@ def _find_shape(kind: Any) -> _Shape:
     read: Callable[[Any], tuple[Any, ...]] | None = None
     if is_plain and len(members) > 1 and not any("." in attribute for attribute in attributes.values()):
         read = operator.attrgetter(*attributes.values())
-    return _Shape(members, tuple(attributes), read, form.left_out, form.finish)
+    left_out = tuple(each for each in members if each.is_left_out)
+    return _Shape(members, tuple(attributes), read, left_out, form.finish)
 
 
 def _make_getter(names: list[str]) -> Callable[[Any], Any]:

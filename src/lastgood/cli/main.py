@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import os
@@ -59,6 +60,8 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
+        gc.freeze()  # what was imported stays
+        gc.enable()
         _complete(command, f"LASTGOOD_{cmd_name}")
         return command
 

@@ -35,6 +35,7 @@ from lastgood.mirror.copies import (
     is_copied,
     make_too_large_error,
 )
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
@@ -304,7 +305,7 @@ def _read_mirror_files(
     storage: Storage, folder: Location, days: int | None, from_ms: int | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file, of which a few are read ahead."""
-    with ThreadPoolExecutor(_FILES_AHEAD) as pool:
+    with open_threads(storage, _FILES_AHEAD) as pool:
         parts = pool.submit(_list_names, storage, folder / "parts", ".jsonl")
         merged = _list_names(storage, folder, ".gz")
         if days is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -24,9 +24,12 @@ from lastgood.planning.plan import PlanInvalidError
 from lastgood.recovery.outage import find_outage
 from lastgood.settings.config import Config
 from lastgood.settings.target import Target
+from lastgood.storage.parallel import QUICK_SECONDS, open_threads, take_as_they_come
 from lastgood.storage.reading import Location, Storage, open_storage
 
 _NOTHING_ASKED = EvidenceOptions()
+_QUICK_SECONDS = 30 * QUICK_SECONDS
+"""Of a checkpoint about thirty things are asked."""
 
 
 def status(
@@ -106,18 +109,16 @@ def list_statuses_below(
     location = root.location
     storage = open_storage(location)
     asks = bool(options.sinks) or options.kafka is not None
-    with Ledgers() as ledgers, ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
+    threads = open_threads(storage, max(2, storage.parallel // 4), quick_seconds=_QUICK_SECONDS)
+    with Ledgers() as ledgers, threads as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
         look: Callable[[Storage, Location], OpenQuery | Status | None] = partial(_read, root.config, ledgers)
+        below = list(find_checkpoints_below(storage, location, reach))
         if not asks:
             look = partial(_look, root.config, ledgers, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
-        asked = [
-            pool.submit(_look_as_one_of_many, look, storage, each)
-            for each in find_checkpoints_below(storage, location, reach)
-        ]
         looked = []
-        for done in as_completed(asked):
-            looked.append(done.result())
+        for done in take_as_they_come(pool, partial(_look_as_one_of_many, look, storage), below):
+            looked.append(done)
             if progress is not None:
                 progress(len(looked))
         gathered = [each for each in looked if isinstance(each, OpenQuery) and _is_any(each)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
@@ -27,8 +27,8 @@ from lastgood.sources.kafka.ranges import (
     find_unresolved,
     find_went_back,
     is_onward,
-    ranges_to_json,
     select_only_in,
+    sort_ranges,
 )
 from lastgood.values import JsonValue, make_form
 
@@ -103,6 +103,8 @@ class SourceRead(JsonValue):
 
         One that is new with the batch is read from the earliest offset of its time; what that was, nobody wrote down.
         """
+        if not (self.unresolved or self.added):
+            return {}
         found = {topic: dict(parts) for topic, parts in self.unresolved.items()}
         if self.ranges is None:
             return found
@@ -133,8 +135,8 @@ class SourceRead(JsonValue):
         return None if self.count is None else self.unit
 
     @property
-    def _ranges(self) -> dict[str, Any] | None:
-        return None if self.ranges is None else ranges_to_json(self.ranges)
+    def _ranges(self) -> Ranges | None:
+        return None if self.ranges is None else sort_ranges(self.ranges)
 
     @property
     def _added(self) -> dict[str, dict[int, int | str]]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from typing import Any, Generic, TypeVar
 
 from lastgood.errors import StorageError
 from lastgood.frozen import dataclass
 from lastgood.storage.reading import PARALLEL_REMOTE, Storage
 
+AskedT = TypeVar("AskedT")
 AnswerT = TypeVar("AnswerT")
 QUICK_SECONDS = 0.001
 """A question that takes less is answered from memory, or nearly so."""
@@ -103,6 +104,27 @@ def open_threads(storage: Storage, count: int | None = None, *, quick_seconds: f
     if storage.parallel >= PARALLEL_REMOTE:
         return ThreadPoolExecutor(count or storage.parallel, thread_name_prefix="storage")
     return LazyThreads(count or storage.parallel, quick_seconds=quick_seconds)
+
+
+def take_as_they_come(pool: Executor, ask: Callable[[AskedT], AnswerT], about: Iterable[AskedT]) -> Iterator[AnswerT]:
+    """The answers, those first that come first; of `LazyThreads` that ask by themselves, one before the next is asked.
+
+    Args:
+        pool: From `open_threads`.
+        ask: Asks one of them.
+        about: What is asked about.
+
+    Raises:
+        Exception: whatever a question raises.
+    """
+    waiting = []
+    for each in about:
+        answer = pool.submit(ask, each)
+        if answer.done():
+            yield answer.result()
+        else:
+            waiting.append(answer)
+    yield from (answer.result() for answer in as_completed(waiting))
 
 
 @dataclass(frozen=True, slots=True)

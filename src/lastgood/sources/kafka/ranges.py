@@ -120,9 +120,14 @@ def count_offsets(ranges: Ranges) -> int:
 def ranges_to_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
     """As plans and reports show them: `{"orders": {"0": [[10, 20]]}}`."""
     shown = {}
-    for topic, parts in sorted(ranges.items()):
-        shown[topic] = {str(partition): _list_pairs(parts[partition]) for partition in sorted(parts)}
+    for topic, parts in sort_ranges(ranges).items():
+        shown[topic] = {str(partition): _list_pairs(spans) for partition, spans in parts.items()}
     return shown
+
+
+def sort_ranges(ranges: Ranges) -> Ranges:
+    """The same, topics and partitions in their order."""
+    return {topic: dict(sorted(parts.items())) for topic, parts in sorted(ranges.items())}
 
 
 def _list_pairs(spans: Iterable[tuple[int, int]]) -> list[list[int]]:
