@@ -73,6 +73,7 @@ def test_files_are_loaded_once_and_nothing_else_is(tmp_path: Path) -> None:
     assert (told["rows"], told["corrupt"], told["resumed_at"], told["is_new"]) == (20_000, 0, None, True)
     assert told["chunks"] == -(-file.stat().st_size // 100_000)
     assert Counter(read_ids(table)) == Counter(range(20_000))
+    other_verbs_tell_of_it(told, file.stat().st_size)
     again = call(*list_words(file, table))
     assert (again.returncode, json.loads(again.stdout)["is_new"], json.loads(again.stdout)["rows"]) == (
         0,
@@ -91,6 +92,25 @@ def test_files_are_loaded_once_and_nothing_else_is(tmp_path: Path) -> None:
     write_rows(file, range(1, 20_001))
     changed = call(*list_words(file, table, "--follow-growth"))
     assert (changed.returncode, json.loads(changed.stdout)["error"]["condition"]) == (92, "INPUT_CHANGED")
+
+
+def other_verbs_tell_of_it(told: dict[str, Any], size: int) -> None:
+    """Spark has written its offsets as lastgood knows them: bytes, in their order."""
+
+    def ask(*words: str) -> dict[str, Any]:
+        asked = call(*words, "--format", "json")
+        assert asked.returncode == 0, asked.stdout
+        answer: dict[str, Any] = json.loads(asked.stdout)
+        return answer
+
+    standing = ask("status", told["checkpoint"], "--sink", told["table"])
+    assert (standing["grade"], standing["unknowns"]) == ("healthy", [])
+    expected = {"table": told["table"], "files": 1, "done": size, "size": size, "rows": 20_000, "corrupt": 0}
+    assert standing["load"] == {**expected, "chunks": told["chunks"], "uncounted": 0, "is_whole": True}
+    checked = ask("verify", told["checkpoint"])
+    assert (checked["contiguous"], checked["not_compared"]) == (True, [])
+    batches = ask("inspect", told["checkpoint"], "--all")["batches"]
+    assert sum(read["count"] for batch in batches for read in batch["sources"]) == size
 
 
 @pytest.mark.proof

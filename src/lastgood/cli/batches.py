@@ -85,12 +85,20 @@ def format_amount(read: SourceRead) -> str:
     """How much a batch read of a source."""
     count = read.count
     if count is None:
-        return "not known" if read.open_spans else read.kind
+        return "not known" if read.open_spans else _format_positions(read)
     if count == 1:
-        unit = {"offsets": "offset", "log entries": "log entry"}[read.unit]
+        unit = {"offsets": "offset", "log entries": "log entry", "bytes": "byte"}[read.unit]
     else:
         unit = read.unit
     return f"{count:,} {unit}"
+
+
+def _format_positions(read: SourceRead) -> str:
+    """Of a batch of a load that reads several files from which to which; of any other source its name."""
+    if read.positions is None:
+        return read.kind
+    start, end = read.positions
+    return f"files {start.file} to {end.file}"
 
 
 def _name_newest(batch_id: int | None) -> str:

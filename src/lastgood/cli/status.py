@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lastgood.observe.evidence import EvidenceOptions
+    from lastgood.observe.load_standing import LoadStanding
     from lastgood.observe.query_status import Status
     from lastgood.query.agreement import SinkStanding
     from lastgood.query.kafka import Exposure
@@ -132,6 +133,8 @@ def _print_one(found: Status, out: Console) -> None:
         out.print(f"  in flight    batch {found.orphan}: {what}")
     for line in take_first_lines(_list_sources(found)):
         out.print(f"  {line}")
+    if found.load is not None:
+        out.print(make_styled(f"  load         {_format_load(found.load)}"))
     unknown = (("not known", line) for line in take_first_lines(facts["unknowns"]))
     for label, line in (
         *_describe_left(found),
@@ -152,6 +155,18 @@ def _list_sources(found: Status) -> Iterator[str]:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         yield f"source {source}     Kafka, {', '.join(take_first_lines(topics))}: {partitions:,} partitions"
+
+
+def _format_load(load: LoadStanding) -> str:
+    """How far a load has come, on one line."""
+    from rich.filesize import decimal
+
+    files = "1 file" if load.files == 1 else f"{load.files:,} files"
+    chunks = "1 chunk" if load.chunks == 1 else f"{load.chunks:,} chunks"
+    part = 100 if load.is_whole else min(99, 100 * load.done // max(1, load.size))
+    uncounted = f", of {load.uncounted:,} of them not counted yet" if load.uncounted else ""
+    read = f"{decimal(load.done)} of {decimal(load.size)} of {files}"
+    return f"{part} %: {read}, {load.rows:,} records in {chunks}{uncounted}, into {load.table}"
 
 
 def _describe_left(found: Status) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from lastgood.errors import format_command_line
 from lastgood.frozen import dataclass
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
-from lastgood.load.ranges import LoadPosition, read_position
+from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.specification import (
     FilesRead,
     InputFile,

@@ -9,25 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from lastgood.frozen import dataclass
+from lastgood.load.position import LoadPosition
 from lastgood.load.specification import InputFile
 from lastgood.load.unpacking import Read
-from lastgood.notes import read_json
-from lastgood.values import JsonValue
 
 LINE_ENDS = (b"\n", b"\r")
 BLOCK = 8 * 1024 * 1024
 """Bytes that a task reads at once."""
 _LOOK = 64 * 1024
 _SMALLEST = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LoadPosition(JsonValue):
-    """Where a load stands, and the offset of its source: all files before this one are read, this one up to here."""
-
-    file: int
-    position: int
-    """Bytes, on the begin of a record or at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +31,6 @@ class Piece:
     """Where the batch begins in this file, on the begin of a record."""
     range_end: int
     """Where it ends there."""
-
-
-def read_position(text: str) -> LoadPosition:
-    """An offset of the source, as it stands in a log.
-
-    Raises:
-        ShapeError, ValueError: it is none.
-    """
-    return LoadPosition.from_json(read_json(text))
 
 
 def begin_of(files: Sequence[InputFile]) -> LoadPosition:

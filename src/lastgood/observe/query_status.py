@@ -22,6 +22,7 @@ from lastgood.ladder.tally import FailedBatch
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.exposure import judge_exposure_to_kafka
 from lastgood.observe.files_again import find_files_again
+from lastgood.observe.load_standing import LoadStanding
 from lastgood.observe.observation import DiagnoseOptions, add_advice_facts, observe
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts
@@ -71,7 +72,8 @@ class Status(JsonValue):
         "last_planned=stand.position.planned last_committed=stand.position.committed "
         "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome unknowns problems warnings "
         "findings mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed "
-        "outage next undo",
+        "outage load next undo",
+        left_out="load",
         texts="checkpoint",
     )
     """What `status --format json` prints of one checkpoint."""
@@ -94,6 +96,8 @@ class Status(JsonValue):
     outage: str | None = None
     """What `recover` and `run` would do of `after_outage` if the query is down, in one line; None: nothing, or as
     `incident`."""
+    load: LoadStanding | None = None
+    """How far it has come, if it is a load; None if it is none, or as `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED

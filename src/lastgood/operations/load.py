@@ -10,7 +10,7 @@ from typing import Any
 from lastgood.frozen import dataclass
 from lastgood.load.begun import find_begun, read_begun
 from lastgood.load.kept import read_counts, read_spec
-from lastgood.load.ranges import LoadPosition
+from lastgood.load.position import LoadPosition
 from lastgood.load.specification import LoadSpec, ParseMode, name_load
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.load_asked import LoadOptions, find_places, look_at_load

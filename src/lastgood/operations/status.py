@@ -15,6 +15,7 @@ from lastgood.observe.advice_facts import select_query_facts
 from lastgood.observe.below import Reach, find_checkpoints_below
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.fleet import look_around_all
+from lastgood.observe.load_standing import look_at_load_standing
 from lastgood.observe.observation import BATCHES
 from lastgood.observe.open_query import OpenQuery, gather_at, look_for_left_behind, read_clock_ms, require_checkpoint
 from lastgood.observe.query_status import Status, judge_status
@@ -76,6 +77,7 @@ def status(
             incident_signature=judge_signature(storage, location, last, target.config),
             failed=read_failed(storage, location, found.checkpoint.last_committed),
             outage=None if outage is None else outage.foreseen,
+            load=look_at_load_standing(found),
             target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )

@@ -12,12 +12,14 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import (
     OFFSET_EARLIEST,
     FileOffset,
+    JsonOffset,
     KafkaOffset,
     SourceOffset,
     VoidOffset,
     name_offset,
 )
 from lastgood.frozen import dataclass
+from lastgood.load.position import LoadPosition
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Range,
@@ -30,6 +32,8 @@ from lastgood.sources.kafka.ranges import (
     select_only_in,
     sort_ranges,
 )
+from lastgood.sources.kinds import recognise_source
+from lastgood.sources.load.kind import LOAD_SOURCE
 from lastgood.values import JsonValue, make_form
 
 ValueT = TypeVar("ValueT")
@@ -74,8 +78,8 @@ class SourceRead(JsonValue):
 
     json = make_form(
         "source=source_id kind end count unit=_unit ranges=_ranges file_log=files went_back added=_added "
-        "gone=_gone unresolved=_unresolved",
-        left_out="unresolved",
+        "gone=_gone unresolved=_unresolved positions",
+        left_out="unresolved positions",
     )
     """Its part of `inspect --format json`."""
 
@@ -97,6 +101,9 @@ class SourceRead(JsonValue):
     gone: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Kafka: partitions that the batch before had and this one has not, and where that left them."""
 
+    positions: tuple[LoadPosition, LoadPosition] | None = None
+    """Files of a load: from where to where."""
+
     @property
     def open_spans(self) -> Mapping[str, Mapping[int, Range]]:
         """Kafka: partitions of which no log tells what the batch read, with both ends as they stand, or are meant.
@@ -116,18 +123,26 @@ class SourceRead(JsonValue):
 
     @property
     def count(self) -> int | None:
-        """Offsets, or entries of the file log; None where that cannot be told."""
+        """Offsets, entries of the file log, or bytes; None where that cannot be told."""
         if self.open_spans:
             return None
         if self.ranges is not None:
             return count_offsets(self.ranges)
+        if self.positions is not None:
+            return self._count_bytes(*self.positions)
         if self.files is None:
             return None
         return max(0, self.files[1] - self.files[0])
 
+    def _count_bytes(self, start: LoadPosition, end: LoadPosition) -> int | None:
+        """Of a batch within one file; how long the files are stands in no plan."""
+        return end.position - start.position if start.file == end.file else None
+
     @property
     def unit(self) -> str:
         """What `count` counts."""
+        if self.positions is not None:
+            return "bytes"
         return "log entries" if self.files is not None else "offsets"
 
     @property
@@ -195,7 +210,18 @@ def _read(source_id: str, text: str, end: SourceOffset, start: SourceOffset | No
             return SourceRead(source_id, end.kind, text, files=(0, end.log_offset + 1))
         case ((None | VoidOffset()), KafkaOffset()):
             return SourceRead(source_id, end.kind, text, added=end.topics)
+        case _, JsonOffset() if recognise_source(end) is LOAD_SOURCE:
+            begin = LoadPosition(0, 0) if start is None and is_new else find_load_position(start)
+            positions = None if begin is None else (begin, LoadPosition.from_json(end.value))
+            return SourceRead(source_id, LOAD_SOURCE.name, text, positions=positions)
     return SourceRead(source_id, end.kind, text)
+
+
+def find_load_position(offset: SourceOffset | None) -> LoadPosition | None:
+    """Where a load stands, by an offset of its source; None for one of any other source."""
+    if not isinstance(offset, JsonOffset) or recognise_source(offset) is not LOAD_SOURCE:
+        return None
+    return LoadPosition.from_json(offset.value)
 
 
 def merge(checkpoint: Iterable[BatchRecord], mirror: Iterable[BatchRecord]) -> dict[int, BatchRecord]:

@@ -35,6 +35,8 @@ class SourceKind:
     """Whether it can be asked for a range once more: what it still has then is for others to say."""
     is_read_again: bool = False
     """Whether it brings the same rows for the same offsets, as long as it has them, and Spark stops where not."""
+    stops_where_gone: bool = False
+    """Whether it looks itself, before each batch, whether it has what it had, and stops where not."""
     keeps_log: bool = False
     """Whether its folder in the checkpoint is a log with an entry for each batch."""
     notes_beginning: bool = False

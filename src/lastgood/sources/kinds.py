@@ -22,6 +22,7 @@ from lastgood.sources.delta.kind import DELTA_SOURCE
 from lastgood.sources.files.kind import FILES_SOURCE
 from lastgood.sources.kafka.kind import KAFKA_SOURCE
 from lastgood.sources.kind import Shape, SourceKind
+from lastgood.sources.load.kind import LOAD_SOURCE
 
 NOT_KNOWN: Final = SourceKind(name="a source that lastgood does not know")
 _PULSAR = ("persistent://", "non-persistent://")
@@ -48,11 +49,6 @@ def _is_cosmos(value: Mapping[str, Json]) -> bool:
     return str(value.get("id", "")).startswith(_COSMOS)
 
 
-def _is_load(value: Mapping[str, Json]) -> bool:
-    """Of `lastgood load`: the number of a file, and a position in it."""
-    return value.keys() == {"file", "position"} and all(isinstance(each, int) for each in value.values())
-
-
 def _has(*keys: str) -> Shape:
     return lambda value: value.keys() >= set(keys)
 
@@ -68,7 +64,7 @@ SOURCE_KINDS: Final[dict[str, SourceKind]] = {
         SourceKind(name=VoidOffset.kind, makes_its_rows=True, may_be_read_again=True, is_read_again=True),
         SourceKind(name=NumberOffset.kind, title="rate", line_error="For input string"),
         SourceKind(name=ContinuousRateOffset.kind, title="rate"),
-        SourceKind(name="load", title="files of a load", is_one=_is_load),
+        LOAD_SOURCE,
         SourceKind(name="Kinesis", is_one=_is_kinesis),
         SourceKind(name="Auto Loader", is_one=_has("seqNum", "sourceVersion")),
         SourceKind(name="Pulsar", is_one=_is_pulsar),

@@ -29,8 +29,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.load.begun import read_begun, read_end
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
+from lastgood.load.position import LoadPosition
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
-from lastgood.load.ranges import LoadPosition, begin_of
+from lastgood.load.ranges import begin_of
 from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json

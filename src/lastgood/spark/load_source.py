@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.quoting import IrregularError
-from lastgood.load.ranges import LoadPosition, Piece, begin_of, find_end_of_chunk, list_pieces, read_position
+from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, list_pieces
 from lastgood.load.specification import InputFile
 from lastgood.notes import read_json
 from lastgood.spark.load_readers import find_reader

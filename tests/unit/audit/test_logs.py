@@ -125,6 +125,17 @@ def test_only_sources_whose_offsets_have_an_order_are_called_contiguous(tmp_path
     assert (told["contiguous"], told["not_compared"]) == (None, [{"source": "0", "name": "Kinesis", "batch": 1}])
 
 
+LOAD = '{{"lastgood_load":1,"file":{},"position":{}}}'
+
+
+def test_a_load_goes_on_from_file_to_file(tmp_path: Path) -> None:
+    places = [(0, 10), (0, 2**62), (1, 3), (4, 3)]
+    found = run(tmp_path / "onward", *(LOAD.format(*place) for place in places))
+    assert (found.is_contiguous, found.compared) == (True, {"0": "files of a load"})
+    for back in ((4, 2), (3, 2**62)):
+        assert run(tmp_path / str(back), *(LOAD.format(*each) for each in (*places, back))).is_contiguous is False
+
+
 def test_a_source_that_goes_back_is_told_whatever_it_is(tmp_path: Path) -> None:
     texts = [DELTA.format("a", version) for version in (1, 5, 3)]
     found = run(tmp_path / "delta", *texts)

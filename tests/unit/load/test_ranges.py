@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from lastgood.load import ranges
 from lastgood.load.input_files import look_at_file
-from lastgood.load.ranges import (
-    LoadPosition,
-    Piece,
-    begin_of,
-    find_end_of_chunk,
-    find_line_end,
-    list_pieces,
-    read_lines,
-    read_position,
-)
+from lastgood.load.position import LoadPosition, read_position
+from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, find_line_end, list_pieces, read_lines
 from lastgood.load.specification import InputFile, LoadFormat
 from lastgood.load.unpacking import Read
 from lastgood.storage.reading import LocalStorage, parse_location, read_part

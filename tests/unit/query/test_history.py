@@ -8,6 +8,7 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.load.position import LoadPosition
 from lastgood.query.history import (
     BatchRecord,
     Seam,
@@ -97,6 +98,24 @@ def test_a_file_source_reads_entries_of_its_own_log() -> None:
     assert read('{"logOffset":1}', "-").files == (0, 2)
     found = read('{"logOffset":2}', '{"logOffset":2}')
     assert (found.count, found.unit, found.to_json()["file_log"]) == (0, "log entries", [3, 3])
+
+
+def load(file: int, position: int) -> str:
+    return f'{{"lastgood_load":1,"file":{file},"position":{position}}}'
+
+
+def test_a_load_reads_bytes_of_its_files() -> None:
+    within = read(load(2, 500), load(2, 200))
+    assert (within.kind, within.count, within.unit) == ("load", 300, "bytes")
+    over = read(load(4, 7), load(2, 200))
+    assert (over.count, over.positions) == (None, (LoadPosition(2, 200), LoadPosition(4, 7)))
+    first = read(load(0, 200), None, is_first=True)
+    assert (first.count, first.positions) == (200, (LoadPosition(0, 0), LoadPosition(0, 200)))
+    assert read(load(0, 200), None).positions is None
+    assert read(load(0, 200), '{"file":0,"position":100}').positions is None
+    told = within.to_json()
+    assert told["positions"][0] == {"lastgood_load": 1, "file": 2, "position": 200}
+    assert "positions" not in read(kafka(**{"0": 20}), kafka(**{"0": 10})).to_json()
 
 
 def test_a_batch_whose_predecessor_is_not_known_does_not_claim_to_have_read_everything_before() -> None:

@@ -155,7 +155,7 @@ def _is_asked(observed: Observation, source_id: str, offset: SourceOffset, initi
     kind = recognise_source(offset)
     if isinstance(offset, RateMicroBatchOffset):
         return _is_like_rate(observed, source_id)
-    if kind.makes_its_rows or kind.keeps_log:
+    if kind.makes_its_rows or kind.keeps_log or kind.stops_where_gone:
         return True
     match offset:
         case DeltaOffset():

@@ -1,0 +1,35 @@
+"""Where a load stands: the offset of its source, as it lies in the logs of its checkpoint. Pure."""
+
+from __future__ import annotations
+
+from lastgood.frozen import dataclass
+from lastgood.notes import read_json
+from lastgood.values import JsonValue, make_form
+
+OFFSET_SIGN = "lastgood_load"
+"""A key that stands in the offsets of no other source."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LoadPosition(JsonValue):
+    """Where a load stands, and the offset of its source: all files before this one are read, this one up to here."""
+
+    json = make_form(f"{OFFSET_SIGN}=_version file position")
+
+    file: int
+    position: int
+    """Bytes, on the begin of a record or at the end of the file."""
+
+    @property
+    def _version(self) -> int:
+        """Of this form; offsets of the first loads have none."""
+        return 1
+
+
+def read_position(text: str) -> LoadPosition:
+    """An offset of the source, as it stands in a log.
+
+    Raises:
+        ShapeError, ValueError: it is none.
+    """
+    return LoadPosition.from_json(read_json(text))

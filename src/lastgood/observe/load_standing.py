@@ -1,0 +1,76 @@
+"""How far a load has come, for whoever looks at its checkpoint: from its logs, and from what it noted down beside."""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.frozen import dataclass
+from lastgood.load.kept import read_counts, read_spec
+from lastgood.load.position import LoadPosition
+from lastgood.load.specification import LoadDiffersError
+from lastgood.observe.open_query import OpenQuery
+from lastgood.query.history import find_load_position
+from lastgood.values import JsonValue
+from lastgood.written import redact_place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadStanding(JsonValue):
+    """How far a load has come."""
+
+    table: str
+    """`delta:LOCATION` or `file:LOCATION`."""
+    files: int
+    """How many it has begun with, and met since."""
+    done: int
+    """Bytes of them that are read and committed, unpacked."""
+    size: int
+    """Bytes of them all; of those that gzip has packed none before they were unpacked once."""
+    rows: int
+    """Records that are committed, also those that are not what the schema says."""
+    corrupt: int
+    """Of these, how many are not."""
+    chunks: int
+    uncounted: int
+    """Chunks of which nobody has noted down yet how many rows they had."""
+    is_whole: bool
+    """Whether all of these files are loaded."""
+
+
+def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
+    """How far it has come; None for a query that is no load, or of which nothing is noted down.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    checkpoint = query.checkpoint
+    newest = checkpoint.newest_offsets
+    if newest is None or all(find_load_position(line.offset) is None for line in newest.sources):
+        return None
+    try:
+        spec = read_spec(query.storage, query.location)
+    except LoadDiffersError:  # `load` says so, and what is to be done
+        return None
+    if spec is None or not spec.files:
+        return None
+    committed = checkpoint.commits.ids
+    counts = read_counts(query.storage, query.location, tuple(committed))
+    at = _find_position(query) or LoadPosition(0, 0)
+    done = spec.count_bytes_before(at.file, at.position)
+    return LoadStanding(
+        table=redact_place(spec.table),
+        files=len(spec.files),
+        done=done,
+        size=spec.size,
+        rows=sum(each.rows for each in counts.values()),
+        corrupt=sum(each.corrupt for each in counts.values()),
+        chunks=len(committed),
+        uncounted=len(committed) - len(counts),
+        is_whole=at == LoadPosition(*spec.end),
+    )
+
+
+def _find_position(query: OpenQuery) -> LoadPosition | None:
+    """Where its newest committed batch ends; None before the first."""
+    committed = query.checkpoint.last_committed
+    entry = None if committed is None else query.checkpoint.offsets.entries.get(committed)
+    return find_load_position(entry.sources[0].offset) if isinstance(entry, OffsetEntry) else None

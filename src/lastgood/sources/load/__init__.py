@@ -1,0 +1,1 @@
+"""The files of `lastgood load`, as a source."""

@@ -1,0 +1,105 @@
+"""How far a load has come, by its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from foreign import KINESIS, Lines
+
+from lastgood.load.kept import ChunkCount, keep_count, keep_spec
+from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
+from lastgood.observe.load_standing import LoadStanding
+from lastgood.operations.status import status
+from lastgood.settings.target import resolve_target
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+FILES = tuple(
+    InputFile(location=f"/in/{each}.csv", size=100, modified_ms=1, head="", tail="", begins=0, is_ended=True)
+    for each in range(3)
+)
+SPEC = LoadSpec(
+    table="delta:/lake/t",
+    form=LoadFormat.CSV,
+    schema="id INT",
+    infers=False,
+    options={},
+    mode=ParseMode.PERMISSIVE,
+    files=FILES,
+)
+PLANS = tuple(
+    f'{{"lastgood_load":1,"file":{file},"position":{position}}}' for file, position in ((0, 60), (1, 30), (2, 100))
+)
+
+
+def build(folder: Path, committed: int, plans: tuple[str, ...] = PLANS, spec: LoadSpec | None = SPEC) -> str:
+    builder = CheckpointBuilder(folder, Lines(plans))
+    builder.run(committed)
+    if committed < len(plans):
+        builder.plan()
+    where = parse_location(str(folder))
+    if spec is not None:
+        keep_spec(open_writable(where), where, spec)
+    for batch in range(committed):
+        keep_count(open_writable(where), where, batch, ChunkCount(10 + batch, batch))
+    return str(folder)
+
+
+def look(checkpoint: str) -> LoadStanding | None:
+    return status(resolve_target(checkpoint)).load
+
+
+@pytest.mark.parametrize(
+    ("committed", "done", "rows", "corrupt", "is_whole"),
+    [(0, 0, 0, 0, False), (1, 60, 10, 0, False), (2, 130, 21, 1, False), (3, 300, 33, 3, True)],
+)
+def test_a_load_is_told_by_bytes_and_records(
+    tmp_path: Path, committed: int, done: int, rows: int, corrupt: int, is_whole: bool
+) -> None:
+    assert look(build(tmp_path / "chk", committed)) == LoadStanding(
+        table="delta:/lake/t",
+        files=3,
+        done=done,
+        size=300,
+        rows=rows,
+        corrupt=corrupt,
+        chunks=committed,
+        uncounted=0,
+        is_whole=is_whole,
+    )
+
+
+def test_chunks_that_nobody_has_counted_are_told(tmp_path: Path) -> None:
+    checkpoint = build(tmp_path / "chk", 2)
+    (tmp_path / "chk.lastgood/load/1").unlink()
+    found = look(checkpoint)
+    assert found is not None
+    assert (found.chunks, found.uncounted, found.rows) == (2, 1, 10)
+
+
+def test_its_source_needs_nobody_to_vouch_for_it(tmp_path: Path) -> None:
+    """It looks itself whether its files are what they were, and stops where not."""
+    ours = status(resolve_target(build(tmp_path / "ours", 2))).to_json()
+    assert not any("--source-replays" in line for line in ours["unknowns"])
+    other = status(resolve_target(build(tmp_path / "other", 2, KINESIS[:3], None))).to_json()
+    assert any("--source-replays" in line for line in other["unknowns"])
+    assert "load" not in other
+
+
+@pytest.mark.parametrize("written", [None, "", "{}", '{"files": 1}', "[" * 10_000])
+def test_what_is_not_understood_beside_it_is_left_to_load(tmp_path: Path, written: str | None) -> None:
+    checkpoint = build(tmp_path / "chk", 2)
+    file = tmp_path / "chk.lastgood/load.json"
+    file.unlink()
+    if written is not None:
+        file.write_text(written)
+    assert look(checkpoint) is None
+
+
+def test_a_login_in_what_lies_beside_it_is_not_told(tmp_path: Path) -> None:
+    spec = LoadSpec.from_json({**SPEC.to_json(), "table": "delta:s3a://me:p4ss@lake/t"})
+    found = look(build(tmp_path / "chk", 1, spec=spec))
+    assert found is not None
+    assert "p4ss" not in found.table
