@@ -60,8 +60,9 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
-        gc.freeze()  # what was imported stays
-        gc.enable()
+        if not gc.isenabled():  # as `start` began: a program that calls us has its own garbage, which is not to stay
+            gc.freeze()
+            gc.enable()
         _complete(command, f"LASTGOOD_{cmd_name}")
         return command
 

@@ -32,8 +32,7 @@ from lastgood.sources.kafka.ranges import (
     select_only_in,
     sort_ranges,
 )
-from lastgood.sources.kinds import recognise_source
-from lastgood.sources.load.kind import LOAD_SOURCE
+from lastgood.sources.kinds import LOAD_SOURCE, recognise_source
 from lastgood.values import JsonValue, make_form
 
 ValueT = TypeVar("ValueT")

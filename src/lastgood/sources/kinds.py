@@ -18,15 +18,17 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     VoidOffset,
 )
+from lastgood.load.position import OFFSET_SIGN
 from lastgood.sources.delta.kind import DELTA_SOURCE
 from lastgood.sources.files.kind import FILES_SOURCE
 from lastgood.sources.kafka.kind import KAFKA_SOURCE
 from lastgood.sources.kind import Shape, SourceKind
-from lastgood.sources.load.kind import LOAD_SOURCE
 
 NOT_KNOWN: Final = SourceKind(name="a source that lastgood does not know")
 _PULSAR = ("persistent://", "non-persistent://")
 _COSMOS = "com.azure.cosmos.spark.changeFeed.offset"
+
+_BYTES_OF_A_FILE_MAX = 2**63
 
 
 def _is_kinesis(value: Mapping[str, Json]) -> bool:
@@ -49,10 +51,26 @@ def _is_cosmos(value: Mapping[str, Json]) -> bool:
     return str(value.get("id", "")).startswith(_COSMOS)
 
 
+def _is_load(value: Mapping[str, Json]) -> bool:
+    """Of `lastgood load`, by a key that stands in the offsets of no other source."""
+    return value.keys() == {OFFSET_SIGN, "file", "position"} and all(type(each) is int for each in value.values())
+
+
+def _find_place_of_load(value: Mapping[str, Json]) -> int | None:
+    """All of a file comes before the next one."""
+    file, position = value["file"], value["position"]
+    if not isinstance(file, int) or not isinstance(position, int):
+        return None
+    return file * _BYTES_OF_A_FILE_MAX + position
+
+
 def _has(*keys: str) -> Shape:
     return lambda value: value.keys() >= set(keys)
 
 
+LOAD_SOURCE: Final = SourceKind(
+    name="load", title="files of a load", is_one=_is_load, place=_find_place_of_load, stops_where_gone=True
+)
 SOURCE_KINDS: Final[dict[str, SourceKind]] = {
     kind.name: kind
     for kind in (

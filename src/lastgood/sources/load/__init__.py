@@ -1,1 +1,0 @@
-"""The files of `lastgood load`, as a source."""
