@@ -13,6 +13,7 @@ from conformance.sparks import Sparks
 from lastgood.load.input_files import look_at_file
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, unpack_files
+from lastgood.sources.files.folders import escape_pattern
 from lastgood.storage.reading import open_storage, parse_location
 
 pytestmark = pytest.mark.spark
@@ -31,6 +32,8 @@ class Case:
     options: dict[str, str] = field(default_factory=dict)
     infers: bool = False
     is_packed: bool = False
+    stem: str = ""
+    """With which the names of its files begin."""
 
 
 ROW = b"1,2026-03-01T10:00:00Z,a b,1.5,2026-03-01,10.25,true"
@@ -106,6 +109,7 @@ CASES = {
         "jsonl",
         "a struct<b:array<string>,d:map<string,int>>",
     ),
+    "found out, with names that are patterns": Case(b'{"a":1}\n{"b":2}\n', "jsonl", None, stem="a[1]{b,c}*? %20\\"),
     "found out of objects": Case(b'{"a":1,"b":{"c d":[1.5]}}\n{"a":"x"}\n', "jsonl", None),
     "byte order mark of objects": Case(b"\xef\xbb\xbf" + OBJECT + b"\n" + OBJECT, "jsonl"),
     "twice the same name": Case(b'{"id":1,"id":2,"ID":3}\n', "jsonl"),
@@ -138,7 +142,7 @@ def compare_load(
     finally:
         for each in spec.files:
             locate_index(each).unlink(missing_ok=True)
-    names = [str(each) for each in files]
+    names = [escape_pattern(str(each)) for each in files]
     return told, spark.call(APP, "read", question=question, files=names, mode=mode.value, zone=zone, **asked)
 
 
@@ -147,13 +151,23 @@ def compare(sparks: Sparks, tmp_path: Path) -> Any:
     def compared(case: Case, mode: ParseMode, chunk: int) -> tuple[dict[str, Any], dict[str, Any]]:
         files = []
         for number, content in enumerate([case.content, case.content[: len(case.content) // 2]]):
-            file = tmp_path / f"{chunk}-{number}.{case.form}{'.gz' * case.is_packed}"
+            file = tmp_path / f"{case.stem}{chunk}-{number}.{case.form}{'.gz' * case.is_packed}"
             file.write_bytes(gzip.compress(content) if case.is_packed else content)
             files.append(file)
         asked = {"form": case.form, "schema": case.schema, "options": case.options, "infers": case.infers}
         return compare_load(sparks, tmp_path, files, mode, chunk, **asked)
 
     return compared
+
+
+NAMES_OF_SOME = (
+    "header and comments",
+    "broken objects",
+    "empty",
+    "packed",
+    "line ends of Unicode",
+    "found out, with names that are patterns",
+)
 
 
 @pytest.mark.proof
@@ -163,7 +177,7 @@ def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: Pars
     require_same_rows(compare, CASES[name], mode)
 
 
-@pytest.mark.parametrize("name", ["header and comments", "broken objects", "empty", "packed", "line ends of Unicode"])
+@pytest.mark.parametrize("name", NAMES_OF_SOME)
 def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 

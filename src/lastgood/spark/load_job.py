@@ -35,6 +35,7 @@ from lastgood.load.ranges import begin_of
 from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
+from lastgood.sources.files.folders import escape_pattern
 from lastgood.spark.load_columns import LINE, find_plain_columns
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
@@ -146,7 +147,7 @@ class Job:
             reader = self.spark.read.options(**spec.options).option("mode", spec.mode.value)
             if spec.infers:
                 reader = reader.option("inferSchema", "true")
-            paths = [each.location for each in spec.files]
+            paths = [escape_pattern(each.location) for each in spec.files]
             return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
         except PySparkException as error:
             raise LoadRefusedError("schema", find_reason(error)) from error

@@ -70,7 +70,12 @@ def format_for_spark(uri: str) -> str:
     """A logged path as Spark's readers take it: they decode nothing, and take some characters for a pattern."""
     found = _URI_PATH.fullmatch(uri)
     assert found is not None  # it matches every text
-    return found[1] + _PATTERN.sub(r"\\\g<0>", unquote(found[2]))
+    return found[1] + escape_pattern(unquote(found[2]))
+
+
+def escape_pattern(path: str) -> str:
+    """A path as Spark's readers take it, for which some of its characters would make it a pattern."""
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def find_written_again(
