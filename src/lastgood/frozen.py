@@ -36,6 +36,8 @@ else:
 def _add_methods(cls: type, own: frozenset[str]) -> type:
     """Give a class, whose fields are known, the methods that it has not of its own."""
     fields = dataclasses.fields(cls)
+    if not all(each.init and each.hash is None for each in fields):
+        raise TypeError(f"{cls.__name__}: fields with `init` or `hash` are for the dataclass of the standard library")
     methods = {
         "__init__": _begin_init(cls),
         **_compare([each.name for each in fields if each.compare]),

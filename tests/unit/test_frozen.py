@@ -161,6 +161,15 @@ def test_class_that_is_not_frozen_or_is_ordered_is_the_standard_librarys() -> No
     assert changing == Changing(2)
 
 
+@pytest.mark.parametrize("more", [{"init": False}, {"hash": False}])
+def test_what_it_does_not_know_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="Odd: fields with"):
+
+        @frozen.dataclass(frozen=True, slots=True)
+        class Odd:
+            first: int = field(default=1, **more)
+
+
 def test_signature_is_told_once_a_value_was_made() -> None:
     Kept(1)
     assert list(inspect.signature(Kept).parameters) == ["first", "second"]
