@@ -78,6 +78,7 @@ def load(
     chunk_size: int | None = None,
     checkpoint: str | None = None,
     follow_growth: bool = False,
+    reprocess: Iterable[str] = (),
     spark: Any = None,
     tell: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Loaded:
@@ -98,6 +99,7 @@ def load(
         chunk_size: Bytes that one batch reads.
         checkpoint: Where the checkpoint lies; None: beside the table.
         follow_growth: Whether what was added to the last file since is read too.
+        reprocess: Files of a folder that are loaded once more where they were written again since they were read.
         spark: A classic session; None: the active one.
         tell: Is told of each chunk that is committed.
 
@@ -122,6 +124,7 @@ def load(
         chunk=chunk_size,
         checkpoint=checkpoint,
         follows_growth=follow_growth,
+        reprocessed=tuple(reprocess),
     )
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:

@@ -94,6 +94,25 @@ def test_files_are_loaded_once_and_nothing_else_is(tmp_path: Path) -> None:
     assert (changed.returncode, json.loads(changed.stdout)["error"]["condition"]) == (92, "INPUT_CHANGED")
 
 
+@pytest.mark.proof
+def test_file_of_a_folder_that_was_written_again_is_loaded_once_more(tmp_path: Path) -> None:
+    folder, table = tmp_path / "in", f"delta:{tmp_path / 'table'}"
+    folder.mkdir()
+    write_rows(folder / "a.csv", range(3))
+    write_rows(folder / "b.csv", range(10, 12))
+    words = list_words(folder, table)
+    run_load(words)
+    write_rows(folder / "a.csv", range(100, 105))
+    refused = call(*words)
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["condition"]) == (92, "INPUT_CHANGED")
+    again = [*words, "--reprocess", str(folder / "a.csv")]
+    assert run_load(again)["rows"] == 10
+    assert sorted(read_ids(table)) == [0, 1, 2, 10, 11, *range(100, 105)]
+    for each in (again, words):
+        told = json.loads(call(*each).stdout)
+        assert (told["is_new"], told["rows"]) == (False, 10)
+
+
 def other_verbs_tell_of_it(told: dict[str, Any], size: int) -> None:
     """Spark has written its offsets as lastgood knows them: bytes, in their order."""
 

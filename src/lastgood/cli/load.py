@@ -66,6 +66,14 @@ class _Size(click.ParamType[int]):
 )
 @click.option("--checkpoint", metavar="LOCATION", help="By default TABLE.lastgood/loads/NAME.")
 @click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
+@click.option(
+    "--reprocess",
+    "reprocessed",
+    multiple=True,
+    metavar="FILE",
+    help="Of a folder, a file that was written again since it was read: load it as it is now; the rows of what it was"
+    " stay. Repeatable.",
+)
 @format_option
 def load(
     *,
@@ -79,6 +87,7 @@ def load(
     chunk_size: int | None,
     checkpoint: str | None,
     follow_growth: bool,
+    reprocessed: tuple[str, ...],
     output_format: str,
 ) -> int:
     r"""Load files into a table, chunk by chunk: whatever ends it, the same command goes on where it ended.
@@ -95,7 +104,8 @@ def load(
     first chunk: then all cores read it, from any point on.
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
-    not what it was when the load began, or where schema, options or files are others. Meanwhile `lastgood status` and
+    not what it was when the load began, or where schema, options or files are others; a file of a folder that was
+    written again is loaded once more with --reprocess. Meanwhile `lastgood status` and
     `lastgood inspect` tell of its checkpoint as of every other.
 
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
@@ -123,6 +133,7 @@ def load(
         chunk=chunk_size,
         checkpoint=checkpoint,
         follows_growth=follow_growth,
+        reprocessed=reprocessed,
     )
     try:
         with _show_progress(output_format) as (tell, say):

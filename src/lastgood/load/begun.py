@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint
@@ -42,7 +44,7 @@ class Begun:
 
 
 def find_begun(
-    storage: Storage, checkpoint: Location, asked: LoadSpec, *, follows_growth: bool
+    storage: Storage, checkpoint: Location, asked: LoadSpec, *, follows_growth: bool, reprocessed: Collection[str] = ()
 ) -> tuple[LoadSpec, Begun]:
     """The load as it has begun, if it has, and how far it has come."""
     before = read_spec(storage, checkpoint)
@@ -69,7 +71,7 @@ def find_begun(
         )
     if asked.folder is not None and before.folder is not None:
         begun = read_begun(storage, checkpoint)
-        return go_on_in_folder(before, asked, _count_read(storage, checkpoint, before, begun)), begun
+        return go_on_in_folder(before, asked, _count_read(storage, checkpoint, before, begun), reprocessed), begun
     continued = {
         now.location
         for known, now in zip(before.files, asked.files, strict=False)

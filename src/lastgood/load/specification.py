@@ -63,6 +63,7 @@ _ENDINGS = {
     ".parquet": LoadFormat.PARQUET,
 }
 GZIP_ENDING = ".gz"
+_REPROCESS = "--reprocess FILE added to the same command: it is loaded as it is now, and the rows of what it was stay"
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]+")
 
 
@@ -249,13 +250,14 @@ def go_on(
     return replace(asked, columns=begun.columns, files=tuple(files))
 
 
-def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead) -> LoadSpec:
+def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead, reprocessed: Collection[str] = ()) -> LoadSpec:
     """As `go_on`, of a folder: files that came since follow those that were there; one that is read may be gone.
 
     Args:
         begun: As it began.
         asked: As it is asked for now, with the files that lie there now.
         read: Which of its files were read.
+        reprocessed: Locations of files that are read once more, as they are now, if they were written again since.
 
     Raises:
         LoadDiffersError: it is another load.
@@ -264,15 +266,27 @@ def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead) -> LoadSp
     _require_same_load(begun, asked)
     there = {each.location: each for each in asked.files}
     kept = begun.files[: read.planned]
-    for number, before in enumerate(kept):
+    again = []
+    for number, before in _list_newest(kept):
         now = there.pop(before.location, None)
-        if now is not None:
-            _require_same(before, now)
-        elif number >= read.whole:
+        is_whole = number < read.whole
+        if now is None and not is_whole:
             raise _make_changed_error(before, "it is gone, and was not read whole")
+        if now is None:
+            continue
+        if is_whole and now.location in reprocessed and any(before.list_changes(now)):
+            again.append(now)
+        else:
+            _require_same(before, now, next=_REPROCESS if is_whole else None)
     looked = {replace(each, unpacked=None): each for each in begun.files}
-    new = [looked.get(each, each) for each in there.values()]
+    new = [looked.get(each, each) for each in (*again, *there.values())]
     return replace(asked, columns=begun.columns, files=(*kept, *new))
+
+
+def _list_newest(files: Sequence[InputFile]) -> Iterator[tuple[int, InputFile]]:
+    """Each file with its number; of one that was read once more only as it was then."""
+    newest = {each.location: number for number, each in enumerate(files)}
+    return ((number, files[number]) for number in sorted(newest.values()))
 
 
 def _require_same_load(begun: LoadSpec, asked: LoadSpec) -> None:
@@ -320,10 +334,10 @@ def _show_options(spec: LoadSpec) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(spec.options.items())) or "none"
 
 
-def _require_same(before: InputFile, now: InputFile) -> None:
+def _require_same(before: InputFile, now: InputFile, next: str | None = None) -> None:  # noqa: A002
     changes = list(before.list_changes(now))
     if changes:
-        raise _make_changed_error(before, "; ".join(changes))
+        raise _make_changed_error(before, "; ".join(changes), next=next)
 
 
 def _require_followed(before: InputFile, now: InputFile, *, follows_growth: bool) -> None:

@@ -42,6 +42,8 @@ class LoadOptions:
     """Where the checkpoint lies; None: beside the table."""
     follows_growth: bool = False
     """Whether what was added to the last file since is read too."""
+    reprocessed: tuple[str, ...] = ()
+    """Files of a folder that are loaded once more where they were written again since they were read."""
 
 
 def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[Location], str]:
@@ -91,6 +93,7 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
     form = choose_form([str(each) for each in inputs], wanted.form)
     if form is LoadFormat.PARQUET:
         _require_nothing_to_parse(wanted)
+    _require_files_of_folder(wanted.reprocessed, inputs, folder)
     options = require_known_options(form, wanted.options)
     known: dict[str, InputFile] = {}
     if begun is not None and folder is not None:
@@ -119,6 +122,15 @@ def _require_nothing_to_parse(wanted: LoadOptions) -> None:
     if found is not None:
         expected = "none: the files tell their columns, and have no broken records"
         raise UsageError("an option is not for Parquet", found=found, expected=expected)
+
+
+def _require_files_of_folder(named: Sequence[str], inputs: Sequence[Location], folder: Location | None) -> None:
+    """See that what is to be loaded once more lies in the folder that is loaded."""
+    for each in named:
+        if folder is None:
+            raise UsageError("--reprocess is for a folder", found=each, expected="one folder, with that file in it")
+        if parse_location(each) not in inputs:
+            raise UsageError("a file does not lie in the folder", found=each, expected=f"a file in {folder}")
 
 
 def _list_inputs(locations: Sequence[Location], wanted: LoadOptions) -> tuple[list[Location], Location | None]:

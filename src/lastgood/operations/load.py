@@ -90,7 +90,8 @@ def load(
     asked = look_at_load(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = open_storage(checkpoint)
-        spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth)
+        again = [str(parse_location(each)) for each in wanted.reprocessed]
+        spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth, reprocessed=again)
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,99 @@ def test_files_that_came_since_follow_those_that_were_there(file: Path) -> None:
     with pytest.raises(InputChangedError, match="not what it was") as refused:
         look()
     assert refused.value.found == "it is gone, and was not read whole"
+
+
+@pytest.mark.parametrize(
+    ("named", "again", "sentence"),
+    [
+        ("in/a.csv", "in/a.csv", "--reprocess is for a folder"),
+        ("in", "in/b.csv", "a file does not lie in the folder"),
+        ("in", "a.csv", "a file does not lie in the folder"),
+    ],
+)
+def test_what_is_to_be_loaded_once_more_lies_in_the_folder(file: Path, named: str, again: str, sentence: str) -> None:
+    above = file.parent.parent
+    options = LoadOptions(schema="a int", reprocessed=(str(above / again),))
+    with pytest.raises(UsageError) as refused:
+        load([str(above / named)], f"delta:{above}/t", options)
+    assert refused.value.sentence == sentence
+
+
+class Folder:
+    """A load of a folder without Spark: what it would be asked, and chunks as it would commit them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.table = f"delta:{folder.parent}/t"
+        self.asked: list[LoadQuestion] = []
+        self.batches = 0
+
+    def look(self, *again: str) -> list[str]:
+        """The files that would be read, each with its size; nothing more where all is loaded."""
+        paths = tuple(str(self.folder / each) for each in again)
+        before = len(self.asked)
+        load([str(self.folder)], self.table, LoadOptions(schema="a int", reprocessed=paths), run=self._ask)
+        return [f"{Path(each.location).name} {each.size}" for each in self.asked[-1].spec.files[: self._stop(before)]]
+
+    def _stop(self, before: int) -> int | None:
+        return None if len(self.asked) > before else 0
+
+    def _ask(self, question: LoadQuestion, tell: object, say: object) -> None:
+        self.asked.append(question)
+        where = parse_location(question.checkpoint)
+        keep_spec(open_writable(where), where, question.spec)
+
+    def commit(self, number: int, position: int, *, is_done: bool = True) -> None:
+        """A chunk up to a position of a file."""
+        where = parse_location(self.asked[-1].checkpoint)
+        checkpoint = Path(where.path)
+        plan = ["v1", '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}', json.dumps(offset(number, position))]
+        logs = {"offsets": "\n".join(plan), "commits": 'v1\n{"nextBatchWatermarkMs":0}'}
+        for log in ("offsets", "commits")[: 1 + is_done]:
+            (checkpoint / log).mkdir(parents=True, exist_ok=True)
+            (checkpoint / log / str(self.batches)).write_text(logs[log])
+        (checkpoint / "metadata").write_text('{"id":"3c18e0d1-413a-49a6-8430-cd5566fb7fe8"}')
+        keep_count(open_writable(where), where, self.batches, ChunkCount(1, 0))
+        self.batches += is_done
+
+
+def offset(number: int, position: int) -> dict[str, int]:
+    return {"lastgood_load": 1, "file": number, "position": position}
+
+
+def test_file_that_was_written_again_is_loaded_once_more_where_that_is_asked_for(file: Path) -> None:
+    folder = Folder(file.parent)
+    file.write_text("1\n")
+    file.with_name("b.csv").write_text("2\n")
+    assert folder.look() == ["a.csv 2", "b.csv 2"]
+    folder.commit(1, 2)
+    assert folder.look("a.csv") == [], "it is as it was read"
+    file.write_text("11\n")
+    with pytest.raises(InputChangedError) as refused:
+        folder.look()
+    assert refused.value.next is not None
+    assert refused.value.next.startswith("--reprocess FILE added to the same command")
+    assert folder.look("a.csv") == ["a.csv 2", "b.csv 2", "a.csv 3"]
+    with pytest.raises(InputChangedError):
+        folder.look()  # nothing was planned of it: it has to be asked for again
+    assert folder.look("a.csv") == ["a.csv 2", "b.csv 2", "a.csv 3"]
+    folder.commit(2, 1, is_done=False)
+    assert folder.look() == ["a.csv 2", "b.csv 2", "a.csv 3"], "what was begun goes on by the same command"
+    folder.commit(2, 3)
+    assert folder.look() == folder.look("a.csv") == [], "once"
+    file.with_name("0.csv").write_text("3\n")
+    assert folder.look("a.csv") == ["a.csv 2", "b.csv 2", "a.csv 3", "0.csv 2"]
+    file.write_text("111\n")
+    file.with_name("b.csv").unlink()
+    assert folder.look("a.csv") == ["a.csv 2", "b.csv 2", "a.csv 3", "a.csv 4", "0.csv 2"]
+
+
+def test_file_that_is_half_read_is_not_begun_anew(file: Path) -> None:
+    folder = Folder(file.parent)
+    file.write_text("1\n2\n")
+    assert folder.look() == ["a.csv 4"]
+    folder.commit(0, 2)
+    file.write_text("11\n2\n")
+    with pytest.raises(InputChangedError) as refused:
+        folder.look("a.csv")
+    assert "--reprocess" not in str(refused.value.next)
