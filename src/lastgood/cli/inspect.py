@@ -198,7 +198,9 @@ def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console)
     from lastgood.observe.shown import SinkComparison
 
     if how is not None:
-        out.print(make_styled(f"{how} is in ", (f"batch {row.batch}", "bold")))
+        # Of a load several batches may read a file; found is the one that reads its first record.
+        lies = "begins" if any(read.positions for read in row.reads) else "is"
+        out.print(make_styled(f"{how} {lies} in ", (f"batch {row.batch}", "bold")))
     facts = encode_batch(row, query)
     out.print(make_styled((f"batch {row.batch}", "bold"), f" of {query.location}"))
     out.print(

@@ -6,6 +6,7 @@ from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.values import JsonValue, make_form
 
+_BYTES_OF_A_FILE_MAX = 2**63
 OFFSET_SIGN = "lastgood_load"
 """A key that stands in the offsets of no other source."""
 
@@ -19,6 +20,11 @@ class LoadPosition(JsonValue):
     file: int
     position: int
     """Bytes, on the begin of a record or at the end of the file."""
+
+    @property
+    def place(self) -> int:
+        """One number that grows with it: all of a file comes before the next one."""
+        return self.file * _BYTES_OF_A_FILE_MAX + self.position
 
     @property
     def _version(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import unquote
 
 from lastgood.checkpoint.layout import SOURCES
@@ -11,11 +12,13 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
 from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
+from lastgood.load.position import LoadPosition
 from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.load_standing import read_load
 from lastgood.observe.open_query import OpenQuery, gather, make_batch_unknown_error, parse_records
 from lastgood.observe.rows import AllRows, BatchRow, make_rows
 from lastgood.observe.walk import Progress
-from lastgood.query.history import SourceRead
+from lastgood.query.history import SourceRead, find_load_position
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Range, Spans
 
@@ -96,7 +99,30 @@ def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
         if batch_id is None:
             return None
         return FileFound(path, batch_id)
+    return _find_loaded_file(query, name)
+
+
+def _find_loaded_file(query: OpenQuery, name: str) -> FileFound | None:
+    """Of a load, the newest file whose path ends with `name` and of which something is read, and where that begins."""
+    spec = read_load(query)
+    files = () if spec is None else tuple(enumerate(spec.files))
+    for number, file in reversed(files):
+        begin = LoadPosition(number, file.begins)
+        if not file.location.endswith(name):
+            continue
+        batch_id = _find_first_beyond(query, _measure_load, begin.place, partial(_holds_position, begin))
+        if batch_id is not None:
+            return FileFound(file.location, batch_id)
     return None
+
+
+def _measure_load(entry: OffsetEntry) -> int | None:
+    found = [find_load_position(line.offset) for line in entry.sources]
+    return found[0].place if len(found) == 1 and found[0] is not None else None
+
+
+def _holds_position(position: LoadPosition, read: SourceRead) -> bool:
+    return read.positions is not None and read.positions[0] <= position < read.positions[1]
 
 
 def find_file_thoroughly(query: OpenQuery, name: str, progress: Progress | None = None) -> FileFound | None:

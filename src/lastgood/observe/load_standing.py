@@ -6,7 +6,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.frozen import dataclass
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition
-from lastgood.load.specification import LoadDiffersError
+from lastgood.load.specification import LoadDiffersError, LoadSpec
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.history import find_load_position
 from lastgood.values import JsonValue
@@ -43,14 +43,8 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
         StorageError: the storage does not answer (subclasses).
     """
     checkpoint = query.checkpoint
-    newest = checkpoint.newest_offsets
-    if newest is None or all(find_load_position(line.offset) is None for line in newest.sources):
-        return None
-    try:
-        spec = read_spec(query.storage, query.location)
-    except LoadDiffersError:  # `load` says so, and what is to be done
-        return None
-    if spec is None or not spec.files:
+    spec = read_load(query)
+    if spec is None:
         return None
     committed = checkpoint.commits.ids
     counts = read_counts(query.storage, query.location, tuple(committed))
@@ -67,6 +61,22 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
         uncounted=len(committed) - len(counts),
         is_whole=at == LoadPosition(*spec.end),
     )
+
+
+def read_load(query: OpenQuery) -> LoadSpec | None:
+    """Which load it is, as it has noted it down; None for a query that is none, or of which nothing is understood.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    newest = query.checkpoint.newest_offsets
+    if newest is None or all(find_load_position(line.offset) is None for line in newest.sources):
+        return None
+    try:
+        spec = read_spec(query.storage, query.location)
+    except LoadDiffersError:  # `load` says so, and what is to be done
+        return None
+    return spec if spec is not None and spec.files else None
 
 
 def _find_position(query: OpenQuery) -> LoadPosition | None:

@@ -18,7 +18,7 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     VoidOffset,
 )
-from lastgood.load.position import OFFSET_SIGN
+from lastgood.load.position import OFFSET_SIGN, LoadPosition
 from lastgood.sources.delta.kind import DELTA_SOURCE
 from lastgood.sources.files.kind import FILES_SOURCE
 from lastgood.sources.kafka.kind import KAFKA_SOURCE
@@ -27,8 +27,6 @@ from lastgood.sources.kind import Shape, SourceKind
 NOT_KNOWN: Final = SourceKind(name="a source that lastgood does not know")
 _PULSAR = ("persistent://", "non-persistent://")
 _COSMOS = "com.azure.cosmos.spark.changeFeed.offset"
-
-_BYTES_OF_A_FILE_MAX = 2**63
 
 
 def _is_kinesis(value: Mapping[str, Json]) -> bool:
@@ -56,12 +54,8 @@ def _is_load(value: Mapping[str, Json]) -> bool:
     return value.keys() == {OFFSET_SIGN, "file", "position"} and all(type(each) is int for each in value.values())
 
 
-def _find_place_of_load(value: Mapping[str, Json]) -> int | None:
-    """All of a file comes before the next one."""
-    file, position = value["file"], value["position"]
-    if not isinstance(file, int) or not isinstance(position, int):
-        return None
-    return file * _BYTES_OF_A_FILE_MAX + position
+def _find_place_of_load(value: Mapping[str, Json]) -> int:
+    return LoadPosition.from_json(value).place
 
 
 def _has(*keys: str) -> Shape:

@@ -9,6 +9,7 @@ from foreign import KINESIS, Lines
 
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
+from lastgood.observe.find import NotFoundInHistoryError, find_file
 from lastgood.observe.load_standing import LoadStanding
 from lastgood.operations.status import status
 from lastgood.settings.target import resolve_target
@@ -103,3 +104,16 @@ def test_a_login_in_what_lies_beside_it_is_not_told(tmp_path: Path) -> None:
     found = look(build(tmp_path / "chk", 1, spec=spec))
     assert found is not None
     assert "p4ss" not in found.table
+
+
+@pytest.mark.parametrize(("name", "batch"), [("0.csv", 0), ("1.csv", 1), ("in/2.csv", 2)])
+def test_batch_that_began_a_file_is_found_by_its_name(tmp_path: Path, name: str, batch: int) -> None:
+    row, path, _ = find_file(resolve_target(build(tmp_path / "chk", 3)), name)
+    assert (row.batch, path.endswith(name)) == (batch, True)
+
+
+def test_file_that_no_batch_has_read_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundInHistoryError):
+        find_file(resolve_target(build(tmp_path / "chk", 3)), "3.csv")
+    with pytest.raises(NotFoundInHistoryError):
+        find_file(resolve_target(build(tmp_path / "begun", 1, PLANS[:1])), "2.csv")
