@@ -112,7 +112,9 @@ def inspect(
             file = {"file": None if now is None else now.to_json()}
         print_json({**head, "found": how, "batch": facts, **file})
     else:
-        _print_batch(row, found, how, make_console())
+        # Of a load several batches may read a file; found is the one that reads its first record.
+        lies = "begins" if file_name is not None and any(read.positions for read in row.reads) else "is"
+        _print_batch(row, found, None if how is None else f"{how} {lies}", make_console())
         if now is not None:
             make_console().print(_describe_file(now))
         print_nothing_changed()
@@ -198,9 +200,7 @@ def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console)
     from lastgood.observe.shown import SinkComparison
 
     if how is not None:
-        # Of a load several batches may read a file; found is the one that reads its first record.
-        lies = "begins" if any(read.positions for read in row.reads) else "is"
-        out.print(make_styled(f"{how} {lies} in ", (f"batch {row.batch}", "bold")))
+        out.print(make_styled(f"{how} in ", (f"batch {row.batch}", "bold")))
     facts = encode_batch(row, query)
     out.print(make_styled((f"batch {row.batch}", "bold"), f" of {query.location}"))
     out.print(

@@ -110,7 +110,7 @@ def _find_loaded_file(query: OpenQuery, name: str) -> FileFound | None:
         begin = LoadPosition(number, file.begins)
         if not file.location.endswith(name):
             continue
-        batch_id = _find_first_beyond(query, _measure_load, begin.place, partial(_holds_position, begin))
+        batch_id = _find_first_beyond(query, _measure_load, begin.place, partial(_is_read, begin))
         if batch_id is not None:
             return FileFound(file.location, batch_id)
     return None
@@ -121,7 +121,7 @@ def _measure_load(entry: OffsetEntry) -> int | None:
     return found[0].place if len(found) == 1 and found[0] is not None else None
 
 
-def _holds_position(position: LoadPosition, read: SourceRead) -> bool:
+def _is_read(position: LoadPosition, read: SourceRead) -> bool:
     return read.positions is not None and read.positions[0] <= position < read.positions[1]
 
 
