@@ -122,8 +122,9 @@ def _compare(names: list[str]) -> dict[str, Callable[..., Any]]:
 
 
 def _show(self: Any) -> str:
-    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
-    return f"{type(self).__qualname__}({shown})"
+    names = [each.name for each in dataclasses.fields(self) if each.repr]
+    shown = [f"{name}={getattr(self, name)!r}" for name in names]
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> None:

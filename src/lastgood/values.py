@@ -335,8 +335,9 @@ def _find_shape(kind: Any) -> _Shape:
         for key, attribute in attributes.items()
     )
     is_plain = not any(each.is_spread or each.is_text for each in members)
+    is_direct = not any("." in attribute for attribute in attributes.values())
     read: Callable[[Any], tuple[Any, ...]] | None = None
-    if is_plain and len(members) > 1 and not any("." in attribute for attribute in attributes.values()):
+    if is_plain and is_direct and len(members) > 1:  # of one attribute it would give no tuple
         read = operator.attrgetter(*attributes.values())
     left_out = tuple(each for each in members if each.is_left_out)
     return _Shape(members, tuple(attributes), read, left_out, form.finish)

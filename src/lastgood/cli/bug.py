@@ -12,6 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from lastgood import __version__
+from lastgood.cli.main import DEBUG
 from lastgood.errors import LastgoodError, format_command_line
 from lastgood.redaction import redact_error, redact_told
 from lastgood.storage.rights import make_private, open_privately
@@ -32,7 +33,7 @@ def make_bug_error(bug: BaseException, verb: str) -> LastgoodError:
     else:
         found = kind
     if kept is None:
-        again = f"report it with what is shown by {format_command_line('--debug', verb)}"
+        again = f"report it with what is shown by {format_command_line(DEBUG, verb)}"
     else:
         again = f"report it, with {kept}"
     return LastgoodError(

@@ -113,7 +113,9 @@ def inspect(
         print_json({**head, "found": how, "batch": facts, **file})
     else:
         # Of a load several batches may read a file; found is the one that reads its first record.
-        lies = "begins" if file_name is not None and any(read.positions for read in row.reads) else "is"
+        lies = "is"
+        if file_name is not None and any(read.positions for read in row.reads):
+            lies = "begins"
         _print_batch(row, found, None if how is None else f"{how} {lies}", make_console())
         if now is not None:
             make_console().print(_describe_file(now))

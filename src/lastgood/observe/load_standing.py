@@ -70,7 +70,8 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
         StorageError: the storage does not answer (subclasses).
     """
     newest = query.checkpoint.newest_offsets
-    if newest is None or all(find_load_position(line.offset) is None for line in newest.sources):
+    offsets = [] if newest is None else [line.offset for line in newest.sources]
+    if not any(map(find_load_position, offsets)):
         return None
     try:
         spec = read_spec(query.storage, query.location)

@@ -36,7 +36,7 @@ class SourceKind:
     is_read_again: bool = False
     """Whether it brings the same rows for the same offsets, as long as it has them, and Spark stops where not."""
     stops_where_gone: bool = False
-    """Whether it looks itself, before each batch, whether it has what it had, and stops where not."""
+    """Whether it looks itself, before it reads, whether it has what it had, and stops where not."""
     keeps_log: bool = False
     """Whether its folder in the checkpoint is a log with an entry for each batch."""
     notes_beginning: bool = False
