@@ -113,6 +113,28 @@ def test_file_of_a_folder_that_was_written_again_is_loaded_once_more(tmp_path: P
         assert (told["is_new"], told["rows"]) == (False, 10)
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_load_stops_where_a_file_is_no_longer_what_it_was(tmp_path: Path, is_gone: bool) -> None:
+    """So nobody has to vouch for its source: what was loaded stays, and nothing of another file comes to it."""
+    file, table = tmp_path / "orders.csv", f"delta:{tmp_path / 'table'}"
+    write_rows(file, range(300_000))
+    words = list_words(file, table, "--chunk-size", "300KB")
+    process = subprocess.Popen([LASTGOOD, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    await_chunk(tmp_path, process, random.Random(f"changed {SEED} {is_gone}"))
+    if is_gone:
+        file.rename(tmp_path / "elsewhere.csv")
+    else:
+        write_rows(file, range(1_000_000, 1_300_000))
+    told, _ = process.communicate()
+    assert (process.returncode, json.loads(told)["error"]["condition"]) == (93, "LOAD_FAILED")
+    loaded = read_ids(table)
+    assert Counter(loaded) == Counter(range(len(loaded)))
+    again = call(*words)
+    assert again.returncode == (2 if is_gone else 92)
+    assert read_ids(table) == loaded
+
+
 def other_verbs_tell_of_it(told: dict[str, Any], size: int) -> None:
     """Spark has written its offsets as lastgood knows them: bytes, in their order."""
 
