@@ -79,6 +79,7 @@ def load(
     checkpoint: str | None = None,
     follow_growth: bool = False,
     reprocess: Iterable[str] = (),
+    evolve: bool = False,
     spark: Any = None,
     tell: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Loaded:
@@ -100,6 +101,7 @@ def load(
         checkpoint: Where the checkpoint lies; None: beside the table.
         follow_growth: Whether what was added to the last file since is read too.
         reprocess: Files of a folder that are loaded once more where they were written again since they were read.
+        evolve: Whether columns that came since are taken; in rows loaded before they are null.
         spark: A classic session; None: the active one.
         tell: Is told of each chunk that is committed.
 
@@ -125,6 +127,7 @@ def load(
         checkpoint=checkpoint,
         follows_growth=follow_growth,
         reprocessed=tuple(reprocess),
+        evolves=evolve,
     )
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:

@@ -113,6 +113,50 @@ def test_file_of_a_folder_that_was_written_again_is_loaded_once_more(tmp_path: P
         assert (told["is_new"], told["rows"]) == (False, 10)
 
 
+def write_records(file: Path, columns: list[str], ids: range) -> None:
+    records = [{name: each if name == "id" else f"{name} {each}" for name in columns} for each in ids]
+    if file.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(records), file)
+    elif file.suffix == ".jsonl":
+        file.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    else:
+        file.write_text("".join(f"{','.join(map(str, each.values()))}\n" for each in records))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_columns_that_came_since_are_taken_where_that_is_asked_for(tmp_path: Path, ending: str) -> None:
+    folder, table = tmp_path / "in", tmp_path / "table"
+    folder.mkdir()
+    schemas = ["id BIGINT, name STRING", "id BIGINT, name STRING, note STRING", "id BIGINT, name STRING, note INT"]
+
+    def list_typed(schema: str, *more: str) -> list[str]:
+        own = ["--schema", schema] if ending == "csv" else []
+        return ["load", str(folder), "--to", f"delta:{table}", "--format", "json", *own, *more]
+
+    write_records(folder / f"a.{ending}", ["id", "name"], range(3))
+    run_load(list_typed(schemas[0]))
+    write_records(folder / f"b.{ending}", ["id", "name", "note"], range(3, 5))
+    if ending != "jsonl":  # of which what no column is for is passed over
+        refused = call(*list_typed(schemas[1]))
+        assert (refused.returncode, "--evolve" in refused.stdout) == ((91, True) if ending == "csv" else (2, True))
+    told = run_load(list_typed(schemas[1], "--evolve"))
+    assert (told["rows"], told["corrupt"]) == (5, 0)
+    rows = sorted(DeltaTable(table).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+    assert rows == [
+        *({"id": each, "name": f"name {each}", "note": None} for each in range(3)),
+        *({"id": each, "name": f"name {each}", "note": f"note {each}"} for each in range(3, 5)),
+    ]
+    assert not run_load(list_typed(schemas[1]))["is_new"]
+    write_records(folder / f"c.{ending}", ["id", "name", "note"], range(5, 6))
+    assert run_load(list_typed(schemas[1]))["rows"] == 6
+    if ending == "csv":
+        write_records(folder / "d.csv", ["id", "name", "note"], range(6, 7))
+        refused = call(*list_typed(schemas[2], "--evolve"))
+        assert json.loads(refused.stdout)["error"]["found"] == "the column note as int, which was string"
+        assert len(read_ids(f"delta:{table}")) == 6
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_load_stops_where_a_file_is_no_longer_what_it_was(tmp_path: Path, is_gone: bool) -> None:

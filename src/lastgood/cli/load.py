@@ -74,6 +74,11 @@ class _Size(click.ParamType[int]):
     help="Of a folder, a file that was written again since it was read: load it as it is now; the rows of what it was"
     " stay. Repeatable.",
 )
+@click.option(
+    "--evolve",
+    is_flag=True,
+    help="Take columns that came since, behind the others; rows loaded before have null there.",
+)
 @format_option
 def load(
     *,
@@ -88,6 +93,7 @@ def load(
     checkpoint: str | None,
     follow_growth: bool,
     reprocessed: tuple[str, ...],
+    evolve: bool,
     output_format: str,
 ) -> int:
     r"""Load files into a table, chunk by chunk: whatever ends it, the same command goes on where it ended.
@@ -105,8 +111,8 @@ def load(
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
     not what it was when the load began, or where schema, options or files are others; a file of a folder that was
-    written again is loaded once more with --reprocess. Meanwhile `lastgood status` and
-    `lastgood inspect` tell of its checkpoint as of every other.
+    written again is loaded once more with --reprocess, and a schema that has got columns behind those that it had is
+    taken with --evolve. Meanwhile `lastgood status` and `lastgood inspect` tell of its checkpoint as of every other.
 
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
     and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
@@ -134,6 +140,7 @@ def load(
         checkpoint=checkpoint,
         follows_growth=follow_growth,
         reprocessed=reprocessed,
+        evolves=evolve,
     )
     try:
         with _show_progress(output_format) as (tell, say):

@@ -44,9 +44,15 @@ class Begun:
 
 
 def find_begun(
-    storage: Storage, checkpoint: Location, asked: LoadSpec, *, follows_growth: bool, reprocessed: Collection[str] = ()
+    storage: Storage,
+    checkpoint: Location,
+    asked: LoadSpec,
+    *,
+    follows_growth: bool,
+    reprocessed: Collection[str] = (),
+    evolves: bool = False,
 ) -> tuple[LoadSpec, Begun]:
-    """The load as it has begun, if it has, and how far it has come."""
+    """The load as it has begun, if it has, and how far it has come; options as `go_on_in_folder` takes them."""
     before = read_spec(storage, checkpoint)
     is_there = storage.stat(checkpoint / METADATA) is not None
     if before is None:
@@ -71,13 +77,14 @@ def find_begun(
         )
     if asked.folder is not None and before.folder is not None:
         begun = read_begun(storage, checkpoint)
-        return go_on_in_folder(before, asked, _count_read(storage, checkpoint, before, begun), reprocessed), begun
+        read = _count_read(storage, checkpoint, before, begun)
+        return go_on_in_folder(before, asked, read, reprocessed, evolves=evolves), begun
     continued = {
         now.location
         for known, now in zip(before.files, asked.files, strict=False)
         if known.location == now.location and _is_continued(asked, known, now)
     }
-    spec = go_on(before, asked, continued=continued, follows_growth=follows_growth)
+    spec = go_on(before, asked, continued=continued, follows_growth=follows_growth, evolves=evolves)
     return spec, read_begun(storage, checkpoint)
 
 

@@ -6,7 +6,7 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -63,6 +63,8 @@ _ENDINGS = {
     ".parquet": LoadFormat.PARQUET,
 }
 GZIP_ENDING = ".gz"
+_ANEW = "--checkpoint with a location of its own"
+_EVOLVE = f"--evolve added to the same command, where there are more columns than before; or {_ANEW}"
 _REPROCESS = "--reprocess FILE added to the same command: it is loaded as it is now, and the rows of what it was stay"
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]+")
 
@@ -142,6 +144,8 @@ class LoadSpec(JsonValue):
     """In the order in which they are read."""
     folder: str | None = None
     """Where all of them lie; None: they were named one by one."""
+    columns_at_first: int | None = None
+    """With how many of its columns it began; None: with all."""
 
     @property
     def size(self) -> int:
@@ -223,7 +227,12 @@ class FilesRead:
 
 
 def go_on(
-    begun: LoadSpec, asked: LoadSpec, *, continued: Collection[str] = (), follows_growth: bool = False
+    begun: LoadSpec,
+    asked: LoadSpec,
+    *,
+    continued: Collection[str] = (),
+    follows_growth: bool = False,
+    evolves: bool = False,
 ) -> LoadSpec:
     """The load that is asked for, with the columns of the one that has begun; what it is comes from who asks for it.
 
@@ -232,12 +241,13 @@ def go_on(
         asked: As it is asked for now.
         continued: Locations of the files that have what they had before, and more behind it.
         follows_growth: Whether what was added to the last file is read too.
+        evolves: Whether the columns may be others; which they are is found out later.
 
     Raises:
         LoadDiffersError: it is another load.
         InputChangedError: a file is not what it was.
     """
-    _require_same_load(begun, asked)
+    _require_same_load(begun, asked, evolves=evolves)
     *others, last = zip(begun.files, asked.files, strict=True)
     for before, now in others:
         _require_same(before, now)
@@ -247,10 +257,17 @@ def go_on(
     else:
         _require_same(before, now)
     files = [replace(now, unpacked=before.unpacked) for before, now in zip(begun.files, asked.files, strict=True)]
-    return replace(asked, columns=begun.columns, files=tuple(files))
+    return _take_on(begun, asked, files)
 
 
-def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead, reprocessed: Collection[str] = ()) -> LoadSpec:
+def go_on_in_folder(
+    begun: LoadSpec,
+    asked: LoadSpec,
+    read: FilesRead,
+    reprocessed: Collection[str] = (),
+    *,
+    evolves: bool = False,
+) -> LoadSpec:
     """As `go_on`, of a folder: files that came since follow those that were there; one that is read may be gone.
 
     Args:
@@ -258,12 +275,13 @@ def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead, reprocess
         asked: As it is asked for now, with the files that lie there now.
         read: Which of its files were read.
         reprocessed: Locations of files that are read once more, as they are now, if they were written again since.
+        evolves: Whether the columns may be others; which they are is found out later.
 
     Raises:
         LoadDiffersError: it is another load.
         InputChangedError: a file of which something was read is not what it was, or is gone before it was read whole.
     """
-    _require_same_load(begun, asked)
+    _require_same_load(begun, asked, evolves=evolves)
     there = {each.location: each for each in asked.files}
     kept = begun.files[: read.planned]
     again = []
@@ -280,7 +298,12 @@ def go_on_in_folder(begun: LoadSpec, asked: LoadSpec, read: FilesRead, reprocess
             _require_same(before, now, next=_REPROCESS if is_whole else None)
     looked = {replace(each, unpacked=None): each for each in begun.files}
     new = [looked.get(each, each) for each in (*again, *there.values())]
-    return replace(asked, columns=begun.columns, files=(*kept, *new))
+    return _take_on(begun, asked, (*kept, *new))
+
+
+def _take_on(begun: LoadSpec, asked: LoadSpec, files: Iterable[InputFile]) -> LoadSpec:
+    """What is asked for, with what was found out of it when it began."""
+    return replace(asked, columns=begun.columns, columns_at_first=begun.columns_at_first, files=tuple(files))
 
 
 def _list_newest(files: Sequence[InputFile]) -> Iterator[tuple[int, InputFile]]:
@@ -289,8 +312,10 @@ def _list_newest(files: Sequence[InputFile]) -> Iterator[tuple[int, InputFile]]:
     return ((number, files[number]) for number in sorted(newest.values()))
 
 
-def _require_same_load(begun: LoadSpec, asked: LoadSpec) -> None:
-    differing = list(_list_differences(begun, asked))
+def _require_same_load(begun: LoadSpec, asked: LoadSpec, *, evolves: bool) -> None:
+    of_columns = list(_list_differences_of_columns(begun, asked))
+    of_others = list(_list_differences(begun, asked))
+    differing = of_others if evolves else [*of_others, *of_columns]
     if differing:
         found, expected = differing[0]
         raise LoadDiffersError(
@@ -298,7 +323,7 @@ def _require_same_load(begun: LoadSpec, asked: LoadSpec) -> None:
             found=found,
             expected=expected,
             effect="nothing was read or written",
-            next="the command with which it began; or --checkpoint with a location of its own",
+            next=f"the command with which it began; or {_ANEW if of_others else _EVOLVE}",
         )
 
 
@@ -310,14 +335,17 @@ def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, s
         yield f"the table {asked.table}", begun.table
     if asked.form is not begun.form:
         yield f"files of {asked.form.value}", begun.form.value
-    if asked.schema != begun.schema:
-        yield f"the schema {asked.schema or 'as Spark finds it'}", begun.schema or "as Spark finds it"
-    if asked.infers != begun.infers:
-        yield _show_inferring(asked), _show_inferring(begun)
     if dict(asked.options) != dict(begun.options):
         yield f"the options {_show_options(asked)}", _show_options(begun)
     if asked.mode is not begun.mode:
         yield f"the mode {asked.mode.value}", begun.mode.value
+
+
+def _list_differences_of_columns(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, str]]:
+    if asked.schema != begun.schema:
+        yield f"the schema {asked.schema or 'as Spark finds it'}", begun.schema or "as Spark finds it"
+    if asked.infers != begun.infers:
+        yield _show_inferring(asked), _show_inferring(begun)
 
 
 def _show_inputs(spec: LoadSpec) -> str:
@@ -357,5 +385,5 @@ def _make_changed_error(before: InputFile, found: str, next: str | None = None) 
         found=found,
         expected=f"the file of {before.size} bytes with which the load began",
         effect="nothing was read or written",
-        next=next or "--checkpoint with a location of its own, to load the files anew",
+        next=next or f"{_ANEW}, to load the files anew",
     )

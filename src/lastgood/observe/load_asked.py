@@ -44,6 +44,8 @@ class LoadOptions:
     """Whether what was added to the last file since is read too."""
     reprocessed: tuple[str, ...] = ()
     """Files of a folder that are loaded once more where they were written again since they were read."""
+    evolves: bool = False
+    """Whether columns that came since are taken; in rows loaded before they are null."""
 
 
 def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[Location], str]:
@@ -68,6 +70,10 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         raise UsageError("a file is named twice", found=min(twice), expected="each file once")
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
+    if wanted.evolves and find_traits(kind).widening is None:
+        raise UsageError(
+            "a table of this kind has the columns with which it began", found=to, expected="delta:LOCATION"
+        )
     for written in filter(None, (place, wanted.checkpoint)):
         _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
     return locations, f"{kind}:{parse_location(place)}"

@@ -91,12 +91,27 @@ def load(
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = open_storage(checkpoint)
         again = [str(parse_location(each)) for each in wanted.reprocessed]
-        spec, begun = find_begun(storage, checkpoint, asked, follows_growth=wanted.follows_growth, reprocessed=again)
+        spec, begun = find_begun(
+            storage,
+            checkpoint,
+            asked,
+            follows_growth=wanted.follows_growth,
+            reprocessed=again,
+            evolves=wanted.evolves,
+        )
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             chunk = wanted.chunk or _choose_chunk(spec.size)
-            question = LoadQuestion(spec, str(checkpoint), chunk, _find_format(spec), str(place))
+            question = LoadQuestion(
+                spec=spec,
+                checkpoint=str(checkpoint),
+                chunk=chunk,
+                format=_find_format(spec),
+                location=str(place),
+                widening=find_traits(spec.table.partition(":")[0]).widening or {},
+                evolves=wanted.evolves,
+            )
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
     corrupt = sum(each.corrupt for each in counts.values())

@@ -5,7 +5,7 @@ What a kind does is imported when it is done: who only asks what it is needs nei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lastgood.frozen import dataclass
@@ -64,6 +64,8 @@ class SinkTraits:
     """What stands before the number of a version of it."""
     reader: SinkReader | None = None
     """None: what it holds is not counted."""
+    widening: Mapping[str, str] | None = None
+    """Options with which Spark's writer gives it columns that it has not; None: it takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

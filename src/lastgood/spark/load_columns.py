@@ -7,7 +7,6 @@ and Spark's own reader cannot but read the same (`tests/spark/test_load_plain.py
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.csv
 from pyspark.sql import types as st
 
 from lastgood.frozen import dataclass
+from lastgood.spark.load_forms import PlainForm, find_form
 
 ROWS_MAX: Final = 10_000
 """Rows of a batch of Arrow: it is held twice while Spark reads it."""
@@ -36,38 +36,6 @@ _RARE = bytes({*range(32), 127} - set(b"\t\n\r"))
 """Bytes of which nobody knows what a parser makes."""
 _BOM = b"\xef\xbb\xbf"
 _BLANK = r"^[\x00-\x20]*$"
-_MARKS = r'["\\]'
-_DATE = (
-    r"(?:19|20)[0-9]{2}-"
-    r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-)
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_UTC = frozenset({"UTC", "Etc/UTC", "GMT"})
-_FLOAT = r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?"
-
-
-@dataclass(frozen=True, slots=True)
-class PlainForm:
-    """How the values of a type are written plainly."""
-
-    pattern: str | None
-    """A regular expression that fits all of it; None: as it likes, but for quotes and escapes."""
-    kind: pa.DataType
-    """What Arrow makes of it."""
-
-
-_FORMS: Mapping[type[st.DataType], PlainForm] = MappingProxyType(
-    {
-        st.ByteType: PlainForm("-?[0-9]{1,2}", pa.int8()),
-        st.ShortType: PlainForm("-?[0-9]{1,4}", pa.int16()),
-        st.IntegerType: PlainForm("-?[0-9]{1,9}", pa.int32()),
-        st.LongType: PlainForm("-?[0-9]{1,18}", pa.int64()),
-        st.FloatType: PlainForm(_FLOAT, pa.float32()),
-        st.DoubleType: PlainForm(f"{_FLOAT}(?:[eE]-?[0-9]{{1,2}})?", pa.float64()),
-        st.BooleanType: PlainForm("true|false", pa.bool_()),
-        st.DateType: PlainForm(_DATE, pa.date32()),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +57,19 @@ class PlainColumns:
             return None
         odd: list[str] = []
         texts = self._split(lines, odd)
-        plain = self._find_plain(texts, has_marks=b'"' in lines or b"\\" in lines)
-        found = len(texts) if plain is None else pc.sum(plain).as_py() or 0
-        if found < _SHARE_LEAST * (len(texts) + len(odd)):
+        values = [form.take_at_once(column) for form, column in zip(self.forms, texts.columns, strict=True)]
+        plain = self._find_plain(texts, values)
+        found = texts.num_rows if plain is None else pc.sum(plain).as_py() or 0
+        if found < _SHARE_LEAST * (texts.num_rows + len(odd)):
             return None
         if plain is not None:
             others = texts.filter(pc.invert(plain))
             odd += pc.binary_join_element_wise(*others.columns, self.separator).to_pylist()
             texts = texts.filter(plain)
-        return self._list_batches(texts, odd)
+            values = [_select_plain(taken, plain) for taken in values]
+        return self._list_batches(texts, values, odd)
 
-    def _split(self, lines: bytes, odd: list[str]) -> pa.Table:
+    def _split(self, lines: bytes, odd: list[str]) -> pa.RecordBatch:
         """The values as texts; a record with another number of them goes to the odd ones."""
 
         def keep(row: pyarrow.csv.InvalidRow) -> str:
@@ -107,37 +77,39 @@ class PlainColumns:
             return "skip"
 
         names = [name_column(at) for at in range(len(self.forms))]
-        return pyarrow.csv.read_csv(
+        found = pyarrow.csv.read_csv(
             pa.BufferReader(lines),
             read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(lines) + 1),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=self.separator, quote_char=False, escape_char=False, invalid_row_handler=keep
             ),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                column_types=dict.fromkeys(names, pa.string()), check_utf8=False, strings_can_be_null=False
             ),
         )
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names)
 
-    def _find_plain(self, texts: pa.Table, *, has_marks: bool) -> pa.ChunkedArray | None:
-        """Which records are plain; None if all are."""
+    def _find_plain(self, texts: pa.RecordBatch, values: Sequence[pa.Array | None]) -> pa.BooleanArray | None:
+        """Which records are plain, by the columns that were not taken at once; None if all are."""
         plain = None
         if self.separator.isspace():
             # A record of nothing else is blank, and none for Spark.
             plain = pc.invert(pc.match_substring_regex(texts.column(0), _BLANK))
-        for form, column in zip(self.forms, texts.columns, strict=True):
-            if form.pattern is not None:
-                fits = pc.match_substring_regex(column, f"^(?:{form.pattern})?$")
-            elif has_marks:
-                fits = pc.invert(pc.match_substring_regex(column, _MARKS))
-            else:
-                continue
-            plain = fits if plain is None else pc.and_(plain, fits)
+        for form, column, taken in zip(self.forms, texts.columns, values, strict=True):
+            if taken is None:
+                fits = form.find_fitting(column)
+                plain = fits if plain is None else pc.and_(plain, fits)
         return None if plain is None or pc.all(plain).as_py() else plain
 
-    def _list_batches(self, texts: pa.Table, odd: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        columns = [_parse_values(column, form.kind) for form, column in zip(self.forms, texts.columns, strict=True)]
-        columns.append(pa.nulls(len(texts), pa.string()))
-        yield from pa.table(columns, schema=self.schema).to_batches(ROWS_MAX)
+    def _list_batches(
+        self, texts: pa.RecordBatch, values: Sequence[pa.Array | None], odd: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        parts = zip(self.forms, texts.columns, values, strict=True)
+        columns = [_parse_rest(form, column, taken) for form, column, taken in parts]
+        columns.append(pa.nulls(texts.num_rows, pa.string()))
+        plain = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        for begin in range(0, plain.num_rows, ROWS_MAX):
+            yield plain.slice(begin, ROWS_MAX)
         yield from make_line_batches(pa.array(odd, pa.string()), self.schema)
 
 
@@ -163,7 +135,7 @@ def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: 
         options: Those of Spark's reader.
         zone: The time zone of the session.
     """
-    forms = [_find_form(field.dataType, zone) for field in schema.fields]
+    forms = [find_form(field.dataType, zone) for field in schema.fields]
     found = [form for form in forms if form is not None]
     separator = options.get("sep", options.get("delimiter", ","))
     is_told_twice = options.keys() >= {"sep", "delimiter"}
@@ -174,25 +146,13 @@ def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: 
     return PlainColumns(tuple(found), separator)
 
 
-def _find_form(kind: st.DataType, zone: str) -> PlainForm | None:
-    if kind == st.StringType():
-        return PlainForm(None, pa.string())
-    if isinstance(kind, st.TimestampType):
-        ends = "Z?" if zone in _UTC else "Z"
-        return PlainForm(f"{_DATE}[ T]{_TIME}{ends}", pa.timestamp("us", tz="UTC"))
-    if isinstance(kind, st.DecimalType) and kind.precision > kind.scale:
-        fraction = f"(?:\\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
-        digits = kind.precision - kind.scale
-        return PlainForm(f"-?[0-9]{{1,{digits}}}{fraction}", pa.decimal128(kind.precision, kind.scale))
-    return _FORMS.get(type(kind))
+def _select_plain(taken: pa.Array | None, plain: pa.BooleanArray) -> pa.Array | None:
+    return None if taken is None else taken.filter(plain)
 
 
-def _parse_values(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Plain values of a type; null where nothing is written."""
-    filled = pc.if_else(pc.equal(texts, ""), None, texts)
-    if pa.types.is_timestamp(kind):
-        return pc.assume_timezone(pc.utf8_rtrim(filled, "Z").cast(pa.timestamp("us")), "UTC")
-    return filled.cast(kind)
+def _parse_rest(form: PlainForm, texts: pa.StringArray, taken: pa.Array | None) -> pa.Array:
+    """The values of a column, unless it was taken at once."""
+    return form.parse(texts) if taken is None else taken
 
 
 def _is_utf8(content: bytes) -> bool:

@@ -2,9 +2,9 @@
 
     spark-submit load_job.py QUESTION TOLD
 
-QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes) and `sink` (`format`,
-`location`). What it tells are lines of the file TOLD, each a JSON object: `{"began": …}`, `{"chunk": …}`,
-`{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
+QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes), `sink` (`format`,
+`location`, `widening`) and `evolves`. What it tells are lines of the file TOLD, each a JSON object: `{"began": …}`,
+`{"chunk": …}`, `{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,8 @@ class Job:
         self.spec = LoadSpec.from_json(question["spec"])
         self.checkpoint = parse_location(question["checkpoint"])
         self.storage = open_writable(self.checkpoint)
+        self.is_kept = False
+        """Whether what the load is lies beside its checkpoint."""
 
     def run(self) -> None:
         """All of it.
@@ -111,12 +113,13 @@ class Job:
     def _run(self) -> None:
         _add_source(self.spark)
         schema = self._find_schema()
-        self.spec = replace(self.spec, columns=schema.json())
-        keep_spec(self.storage, self.checkpoint, self.spec)
+        self._take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString()}})
         frame = self.spark.readStream.format(NAME).options(**self._make_options(schema)).load()
         sink = self.question["sink"]
         writer = self._load(frame, schema).writeStream.format(sink["format"])
+        if self.spec.columns_at_first is not None:
+            writer = writer.options(**sink["widening"])
         writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
         self._follow(writer.start(sink["location"]))
         self._count_again(schema)
@@ -133,34 +136,69 @@ class Job:
             query.stop()  # in a session that goes on, whoever presses Ctrl-C means the query as well
         self._tell_chunks(query, told)
 
+    def _take_columns(self, schema: StructType) -> None:
+        """Have these from now on; what was loaded with fewer is counted before.
+
+        More than before are kept once a chunk is committed with them: until then the table may still refuse them.
+        """
+        known = self._known
+        self.is_kept = known is None or len(known) == len(schema)
+        if known is not None and not self.is_kept:
+            self._count_again(known)
+            self.spec = replace(self.spec, columns_at_first=self.spec.columns_at_first or len(known))
+        self.spec = replace(self.spec, columns=schema.json())
+        if self.is_kept:
+            keep_spec(self.storage, self.checkpoint, self.spec)
+
+    @property
+    def _known(self) -> StructType | None:
+        """The columns that it has so far."""
+        return None if self.spec.columns is None else StructType.fromJson(read_json(self.spec.columns))
+
     def _find_schema(self) -> StructType:
-        spec = self.spec
+        spec, known = self.spec, self._known
         try:
             if spec.form is LoadFormat.TEXT:
                 return StructType([StructField(LINE, StringType())])
             if spec.form is LoadFormat.PARQUET:
                 return self._find_row_columns()
-            if spec.schema is not None:
-                return self.spark.createDataFrame([], spec.schema).schema  # as Spark reads DDL
-            if spec.columns is not None:
-                return StructType.fromJson(read_json(spec.columns))
-            reader = self.spark.read.options(**spec.options).option("mode", spec.mode.value)
-            if spec.infers:
-                reader = reader.option("inferSchema", "true")
-            paths = [escape_pattern(each.location) for each in spec.files]
-            return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
+            if known is not None and self.question["evolves"]:
+                are_in_order = spec.form is LoadFormat.CSV or spec.schema is not None
+                return add_columns(known, self._look_for_columns(), are_in_order=are_in_order)
+            if known is not None and spec.schema is None:
+                return known
+            return self._look_for_columns()
         except PySparkException as error:
             raise LoadRefusedError("schema", find_reason(error)) from error
 
+    def _look_for_columns(self) -> StructType:
+        """As they are said, or as Spark finds them in the files."""
+        spec = self.spec
+        if spec.schema is not None:
+            return self.spark.createDataFrame([], spec.schema).schema  # as Spark reads DDL
+        reader = self.spark.read.options(**spec.options).option("mode", spec.mode.value)
+        if spec.infers:
+            reader = reader.option("inferSchema", "true")
+        paths = [escape_pattern(each.location) for each in self._list_unread()]
+        return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
+
     def _find_row_columns(self) -> StructType:
-        """The columns of Parquet files, which all have to be those of the first of them."""
-        files, columns = self.spec.files, self.spec.columns
-        found = StructType.fromJson(read_json(columns)) if columns else _read_columns_of_rows(self.spark, files[0])
-        for file in files[self._count_read() :]:
-            difference = _find_difference_of_file(file, found)
+        """The columns of Parquet files, which all have to be those of the first of them, but for what came since."""
+        known, unread = self._known, self._list_unread()
+        columns = known or _read_columns_of_rows(self.spark, unread[0])
+        least = self.spec.columns_at_first or len(columns)
+        if known is not None and self.question["evolves"]:
+            for file in unread:
+                columns = add_columns(columns, _read_columns_of_rows(self.spark, file), are_in_order=False)
+        for file in unread:
+            difference = _find_difference_of_file(file, columns, least)
             if difference is not None:
                 raise LoadRefusedError("columns", f"{file.location}: {difference}")
-        return found
+        return columns
+
+    def _list_unread(self) -> Sequence[InputFile]:
+        """The files of which not everything is read."""
+        return self.spec.files[self._count_read() :]
 
     def _count_read(self) -> int:
         """Of how many files everything is read."""
@@ -257,6 +295,9 @@ class Job:
             observed = (progress["observedMetrics"] or {}).get(_OBSERVED)
             if batch > told and observed is not None and observed["rows"]:
                 told = batch
+                if not self.is_kept:
+                    keep_spec(self.storage, self.checkpoint, self.spec)
+                    self.is_kept = True
                 self._keep(batch, observed["rows"], observed["corrupt"])
         return told
 
@@ -293,10 +334,39 @@ def _read_columns_of_rows(spark: SparkSession, file: InputFile) -> StructType:
         return spark.read.parquet(str(footer)).schema
 
 
-def _find_difference_of_file(file: InputFile, columns: StructType) -> str | None:
+def add_columns(known: StructType, found: StructType, *, are_in_order: bool) -> StructType:
+    """The columns of a load, and behind them those that came since.
+
+    Args:
+        known: Those that it has.
+        found: Those that are there now.
+        are_in_order: Whether those that it has are the first of them; else their names tell, and one may be absent.
+
+    Raises:
+        LoadRefusedError: one that it has is absent or of another type, or two differ by capitals alone.
+    """
+    there = {each.name: each.dataType for each in found.fields}
+    first = found.fieldNames()[: len(known)]
+    if are_in_order and first != known.fieldNames():
+        raise LoadRefusedError(
+            "evolve", f"first the columns {', '.join(first)}, and not {', '.join(known.fieldNames())}"
+        )
+    for each in known.fields:
+        kind = there.pop(each.name, each.dataType)
+        if kind != each.dataType:
+            found_type, known_type = kind.simpleString(), each.dataType.simpleString()
+            raise LoadRefusedError("evolve", f"the column {each.name} as {found_type}, which was {known_type}")
+    names = {each.lower(): each for each in known.fieldNames()}
+    alike = next((name for name in there if name.lower() in names), None)
+    if alike is not None:
+        raise LoadRefusedError("evolve", f"the column {alike} beside {names[alike.lower()]}")
+    return StructType([*known.fields, *(StructField(name, kind) for name, kind in there.items())])
+
+
+def _find_difference_of_file(file: InputFile, columns: StructType, least: int) -> str | None:
     location = parse_location(file.location)
     with open_row_groups(open_storage(location), location, file.size) as opened:
-        return find_difference(opened.schema_arrow, columns)
+        return find_difference(opened.schema_arrow, columns, least)
 
 
 def _parse_csv(schema: StructType, options: Mapping[str, str]) -> Column:

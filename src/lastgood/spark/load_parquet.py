@@ -60,21 +60,23 @@ def name_columns(columns: StructType) -> StructType:
     return StructType([StructField(name_column(at), each.dataType) for at, each in enumerate(columns.fields)])
 
 
-def find_difference(found: pa.Schema, columns: StructType) -> str | None:
+def find_difference(found: pa.Schema, columns: StructType, least: int | None = None) -> str | None:
     """What of a file cannot be read as these columns, in a few words; None if all of it can.
 
     Args:
         found: The schema of the file, as Arrow reads it.
         columns: Those of the load.
+        least: How many of them, from the first on, a file needs; None: all.
     """
     names = columns.fieldNames()
-    if sorted(found.names) != sorted(names):
+    have = sorted(found.names)
+    if have != sorted({*have, *names[:least]}) or not set(have) <= set(names):
         return f"the columns {', '.join(found.names)}, and not {', '.join(names)}"
     try:
         wanted = to_arrow_schema(columns, timezone=_ZONE)
     except PySparkException as error:
         return str(error)
-    for name in names:
+    for name in found.names:
         kind = found.field(name).type
         if not _is_readable(kind, wanted.field(name).type):
             return f"the column {name} as {kind}, to be read as {columns[name].dataType.simpleString()}"
@@ -123,9 +125,13 @@ def read_rows(opened: Any, begins: Sequence[int], piece: Piece, columns: StructT
     names = columns.fieldNames()
     schema = to_arrow_schema(name_columns(columns), timezone=_ZONE)
     for batch in opened.iter_batches(batch_size=ROWS_MAX, row_groups=list(groups), use_threads=False):
-        arrays = [_make_values(batch.column(name), kind) for name, kind in zip(names, schema.types, strict=True)]
+        arrays = [_take_column(batch, name, kind) for name, kind in zip(names, schema.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _make_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _take_column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    """Its values; null where a file has none, of a load that has got columns since."""
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, kind)
+    values = batch.column(name)
     return values if values.type == kind else values.cast(kind)

@@ -42,7 +42,7 @@ class LoadFailedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadQuestion:
     """What the job is asked."""
 
@@ -54,11 +54,20 @@ class LoadQuestion:
     """Of the sink, as Spark names it."""
     location: str
     """Of the sink."""
+    widening: Mapping[str, str]
+    """Options of its writer for a load that has got columns since it began."""
+    evolves: bool
+    """Whether it may get some now."""
 
     def to_question(self) -> dict[str, Any]:
         """What it reads."""
-        sink = {"format": self.format, "location": self.location}
-        return {"spec": self.spec.to_json(), "checkpoint": self.checkpoint, "chunk": self.chunk, "sink": sink}
+        return {
+            "spec": self.spec.to_json(),
+            "checkpoint": self.checkpoint,
+            "chunk": self.chunk,
+            "sink": {"format": self.format, "location": self.location, "widening": dict(self.widening)},
+            "evolves": self.evolves,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +167,13 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
             "a file has other columns than the load",
             found=error["found"],
             expected="files with the same columns, of types that a load reads",
+            next="--evolve added to the same command, where there are more than before",
+        )
+    if error["kind"] == "evolve":
+        return UsageError(
+            "the columns of a load can only get more",
+            found=error["found"],
+            expected="those that it has, and others behind them",
         )
     return LoadFailedError(
         "the load ended before everything was loaded",

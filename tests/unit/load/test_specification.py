@@ -56,6 +56,19 @@ def test_another_load_is_refused_and_told(other: dict[str, object], found: str) 
     assert refused.value.found == found
 
 
+def test_columns_may_be_others_where_that_is_asked_for_and_nothing_else_is() -> None:
+    begun = replace(SPEC, columns="{}", columns_at_first=1)
+    asked = replace(SPEC, schema="a int, b int", infers=True)
+    assert go_on(begun, asked, evolves=True) == replace(asked, columns="{}", columns_at_first=1)
+    with pytest.raises(LoadDiffersError) as refused:
+        go_on(begun, asked)
+    assert refused.value.next is not None
+    assert "--evolve added to the same command" in refused.value.next
+    with pytest.raises(LoadDiffersError) as refused:
+        go_on(begun, replace(asked, mode=ParseMode.FAILFAST), evolves=True)
+    assert "--evolve" not in str(refused.value.next)
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [

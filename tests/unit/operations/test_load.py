@@ -42,6 +42,11 @@ def file(tmp_path: Path) -> Path:
         ("delta:s3a://lake/t", LoadOptions(), "a load writes to a disk of this machine so far"),
         ("delta:t", LoadOptions(checkpoint="s3a://lake/chk"), "a load writes to a disk of this machine so far"),
         ("delta:t", LoadOptions(schema="a int", infers=True), "two options contradict each other"),
+        (
+            "file:t",
+            LoadOptions(schema="a int", evolves=True),
+            "a table of this kind has the columns with which it began",
+        ),
         ("delta:t", LoadOptions(options={"lineSep": "x"}), "a load of csv knows no such option"),
         (
             "delta:t",

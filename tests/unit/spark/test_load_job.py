@@ -1,10 +1,11 @@
-"""What is told of an error that ends a load."""
+"""What is told of an error that ends a load, and which columns one has that gets some."""
 
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from lastgood.spark.load_job import find_reason
+from lastgood.spark.load_job import LoadRefusedError, add_columns, find_reason
 
 FAILED = "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: "
 WORKER = f"""{FAILED}[PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):
@@ -44,3 +45,38 @@ ENDED = f"{FAILED}[USER_RAISED_EXCEPTION] load ended, since a line is a JSON arr
 )
 def test_the_reason_is_told_in_one_line(text: str, reason: str) -> None:
     assert find_reason(RuntimeError(text)) == reason
+
+
+def make_columns(**kinds: type) -> StructType:
+    return StructType([StructField(name, kind()) for name, kind in kinds.items()])
+
+
+KNOWN = make_columns(id=IntegerType, name=StringType)
+
+
+@pytest.mark.parametrize("are_in_order", [True, False])
+def test_columns_that_came_since_are_behind_those_that_were_there(are_in_order: bool) -> None:
+    more = make_columns(id=IntegerType, name=StringType, b=LongType, a=LongType)
+    assert add_columns(KNOWN, more, are_in_order=are_in_order) == more
+    assert add_columns(KNOWN, KNOWN, are_in_order=are_in_order) == KNOWN
+
+
+def test_known_by_their_names_they_may_be_in_any_order_and_one_may_be_absent() -> None:
+    found = add_columns(KNOWN, make_columns(b=LongType, id=IntegerType), are_in_order=False)
+    assert found == make_columns(id=IntegerType, name=StringType, b=LongType)
+
+
+@pytest.mark.parametrize(
+    ("found", "are_in_order", "why"),
+    [
+        (make_columns(id=LongType, name=StringType), True, "the column id as bigint, which was int"),
+        (make_columns(id=LongType), False, "the column id as bigint, which was int"),
+        (make_columns(id=IntegerType), True, "first the columns id, and not id, name"),
+        (make_columns(name=StringType, id=IntegerType), True, "first the columns name, id, and not id, name"),
+        (make_columns(id=IntegerType, name=StringType, ID=LongType), True, "the column ID beside id"),
+    ],
+)
+def test_a_column_that_was_there_stays_what_it_was(found: StructType, are_in_order: bool, why: str) -> None:
+    with pytest.raises(LoadRefusedError) as refused:
+        add_columns(KNOWN, found, are_in_order=are_in_order)
+    assert refused.value.answer == {"kind": "evolve", "found": why}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lastgood.delta_log.listing import DELTA_LOG
@@ -50,6 +51,7 @@ DELTA_SINK = SinkKind(
             extension="io.delta.sql.DeltaSparkSessionExtension",
             catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
         ),
+        widening=MappingProxyType({"mergeSchema": "true"}),
     ),
     sign=DELTA_LOG,
     is_at=_is_at,
