@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from typed import call
 
 from lastgood.load.specification import LoadSpec
@@ -111,6 +111,59 @@ def test_file_of_a_folder_that_was_written_again_is_loaded_once_more(tmp_path: P
     for each in (again, words):
         told = json.loads(call(*each).stdout)
         assert (told["is_new"], told["rows"]) == (False, 10)
+
+
+def compare(words: list[str], code: int) -> dict[str, Any]:
+    done = call(*words, "--verify")
+    assert done.returncode == code, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def change_rows(folder: Path) -> tuple[int, int]:
+    """Take a row of a table away, and have another one twice, in the file that holds them; their ids."""
+    file = next(each for each in folder.glob("part-*.parquet"))
+    rows = pq.read_table(file)
+    for crc in folder.glob(f".{file.name}.crc"):
+        crc.unlink()
+    pq.write_table(pa.concat_tables([rows.slice(1), rows.slice(2, 1)]), file)
+    gone, twice = rows["id"][0].as_py(), rows["id"][2].as_py()
+    return gone, twice
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ["delta", "file"])
+def test_what_was_loaded_is_compared_with_its_files(tmp_path: Path, kind: str) -> None:
+    file, folder = tmp_path / "orders.csv", tmp_path / "table"
+    write_rows(file, range(3_000))
+    words = list_words(file, f"{kind}:{folder}")
+    assert compare(words, 94)["error"]["found"] == "nothing of it is loaded"
+    run_load([*words, "--chunk-size", "30KB"])
+    told = compare(words, 0)
+    assert (told["records"], told["rows"], told["lost"], told["surplus"]) == (3_000, 3_000, 0, 0)
+    if kind == "delta":
+        DeltaTable(folder).optimize.compact()
+        assert compare(words, 0)["rows"] == 3_000, "rewritten by nobody but its own table"
+        more = pa.table({"id": [7], "name": ["of others"], "amount": [0.5]})
+        write_deltalake(folder, more, mode="append")
+        assert compare(words, 94)["error"]["found"].endswith("(OPTIMIZE) rewrote or removed rows of it")
+        return
+    gone, twice = change_rows(folder)
+    told = compare(words, 1)
+    assert (told["records"], told["rows"], told["lost"], told["surplus"]) == (3_000, 3_000, 1, 1)
+    assert [json.loads(each)["id"] for each in (*told["lost_samples"], *told["surplus_samples"])] == [gone, twice]
+
+
+@pytest.mark.proof
+def test_rows_of_others_in_the_table_are_not_those_of_the_load(tmp_path: Path) -> None:
+    file, folder = tmp_path / "orders.csv", tmp_path / "table"
+    write_deltalake(folder, pa.table({"id": [7], "name": ["of others"], "amount": [0.5]}))
+    write_rows(file, range(3_000))
+    words = list_words(file, f"delta:{folder}")
+    run_load(words)
+    told = compare(words, 0)
+    assert (told["records"], told["rows"]) == (3_000, 3_000)
+    assert len(read_ids(f"delta:{folder}")) == 3_001
 
 
 def write_records(file: Path, columns: list[str], ids: range) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from lastgood.cli.once import OnceCommand
-from lastgood.cli.output import format_option, make_console, make_styled, print_json
+from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
-    from lastgood.operations.load import Loaded
+    from lastgood.operations.load import LoadCompared, Loaded
     from lastgood.supervise.load_driver import LoadProgress
 
 
@@ -79,6 +79,12 @@ class _Size(click.ParamType[int]):
     is_flag=True,
     help="Take columns that came since, behind the others; rows loaded before have null there.",
 )
+@click.option(
+    "--verify",
+    "verifies",
+    is_flag=True,
+    help="Load nothing: compare the rows that the load has written with what its files say.",
+)
 @format_option
 def load(
     *,
@@ -94,6 +100,7 @@ def load(
     follow_growth: bool,
     reprocessed: tuple[str, ...],
     evolve: bool,
+    verifies: bool,
     output_format: str,
 ) -> int:
     r"""Load files into a table, chunk by chunk: whatever ends it, the same command goes on where it ended.
@@ -112,7 +119,10 @@ def load(
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
     not what it was when the load began, or where schema, options or files are others; a file of a folder that was
     written again is loaded once more with --reprocess, and a schema that has got columns behind those that it had is
-    taken with --evolve. Meanwhile `lastgood status` and `lastgood inspect` tell of its checkpoint as of every other.
+    taken with --evolve. `lastgood status` and `lastgood inspect` tell of its checkpoint as of every other.
+
+    With --verify the same command loads nothing: Spark compares the rows that the load has written with what its files
+    say, by their number and a sum of hashes over all values, and where these differ row by row.
 
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
     and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
@@ -122,13 +132,15 @@ def load(
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
     lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:/lake/events --schema 'id BIGINT' --mode failfast
 
-    Exit codes: 0 loaded, or already loaded; 2 usage: a file, an option, a schema; 73 the same load goes on in another
-    process; 91 another load has begun on that checkpoint; 92 a file is not what it was; 93 Spark ended with an error,
-    what was loaded stays; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what was loaded stays.
+    Exit codes: 0 loaded, or already loaded, or exact; 1 --verify has found rows lost or too many; 2 usage: a file, an
+    option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
+    file is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot compare, and why; 5
+    to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what was loaded stays.
     """
     from lastgood.load.specification import ParseMode
     from lastgood.observe.load_asked import LoadOptions
     from lastgood.operations.load import load as operation
+    from lastgood.operations.load import verify_load
 
     options = LoadOptions(
         form=form,
@@ -142,6 +154,14 @@ def load(
         reprocessed=reprocessed,
         evolves=evolve,
     )
+    if verifies:
+        with _show_progress(output_format) as (_, say):
+            compared = verify_load(files, to, options, say=say)
+        if output_format == "json":
+            print_json(compared.to_json())
+        else:
+            _print_compared(compared)
+        return 0 if compared.is_exact else 1
     try:
         with _show_progress(output_format) as (tell, say):
             loaded = operation(files, to, options, tell=tell, say=say)
@@ -205,11 +225,34 @@ def _print_line(told: dict[str, Any]) -> None:
     click.echo(json.dumps(told), err=True)
 
 
+def _print_compared(compared: LoadCompared) -> None:
+    out = make_console()
+    at = "" if compared.version is None else f", version {compared.version}"
+    out.print(
+        f"{compared.records:,} rows of {_count_files(compared.files)}, {compared.rows:,} in {compared.table}{at}."
+    )
+    if compared.is_exact:
+        out.print(make_styled(("exact", "green"), ": each row is there once, with the values that the files say"))
+    for name, count, samples in (
+        ("lost", compared.lost, compared.lost_samples),
+        ("too many", compared.surplus, compared.surplus_samples),
+    ):
+        if count:
+            out.print(make_styled((name, "red"), f": {count:,} rows, such as"))
+            for each in samples:
+                out.print(make_styled(f"  {each}"))
+    print_nothing_changed()
+
+
+def _count_files(files: tuple[str, ...]) -> str:
+    return f"{len(files)} file{'s' if len(files) > 1 else ''}"
+
+
 def _print(loaded: Loaded, is_dropped: bool) -> None:
     from rich.filesize import decimal
 
     out = make_console()
-    files = f"{len(loaded.files)} file{'s' if len(loaded.files) > 1 else ''}"
+    files = _count_files(loaded.files)
     if not loaded.is_new:
         out.print(make_styled(f"Already loaded: {files}, {loaded.rows:,} rows in {loaded.table}. Nothing was written."))
         return

@@ -33,6 +33,16 @@ _COMPRESSED = {
 _COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate", ".zip")
 
 
+def is_as_it_was(storage: Storage, location: Location, file: InputFile) -> bool:
+    """Whether a file has the size and the time that it had when it was looked at.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    found = storage.stat(location)
+    return found is not None and (found.size, found.modified_ms) == (file.size, file.modified_ms)
+
+
 def look_at_file(storage: Storage, location: Location, form: LoadFormat, options: Mapping[str, str]) -> InputFile:
     """What a file is now.
 

@@ -85,6 +85,22 @@ class InputChangedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
+class LoadNotComparableError(LastgoodError):
+    """Rows of a load cannot be compared with its files."""
+
+    condition = "LOAD_NOT_COMPARABLE"
+    exit_code = 94
+    retry = Retry.AFTER_CHANGE
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(
+            "what a load has written cannot be compared with its files",
+            found=found,
+            expected=expected,
+            effect="nothing was compared",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile(JsonValue):
     """A file, as it was when it was looked at."""

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lastgood.frozen import dataclass
-from lastgood.load.begun import find_begun, read_begun
-from lastgood.load.kept import read_counts, read_spec
+from lastgood.load.begun import read_begun
+from lastgood.load.kept import read_counts
 from lastgood.load.position import LoadPosition
-from lastgood.load.specification import LoadSpec, ParseMode, name_load
+from lastgood.load.specification import ParseMode
 from lastgood.load.unpacking import unpack_files
-from lastgood.observe.load_asked import LoadOptions, find_places, look_at_load
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
-from lastgood.sinks.kinds import find_traits
-from lastgood.storage.reading import open_storage, parse_location
-from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.observe.load_asked import LoadOptions
+from lastgood.supervise.held_load import hold_load
 from lastgood.supervise.load_driver import Follower, LoadProgress, LoadQuestion, run_load
 from lastgood.values import JsonValue
 
 RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
 """As `run_load`."""
-_CHUNK_LEAST = 64 * 1024 * 1024
-_CHUNK_OF_A_CORE = 128 * 1024 * 1024
-_CHUNKS_LEAST = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,37 +75,12 @@ def load(
     """
     began = time.monotonic()
     wanted = options or LoadOptions()
-    locations, table = find_places(files, to, wanted)
-    place = parse_location(table.partition(":")[2])
-    name = name_load([str(each) for each in locations], table)
-    checkpoint = (
-        parse_location(wanted.checkpoint) if wanted.checkpoint else place.sibling(f"{WORK_SUFFIX}/loads/{name}")
-    )
-    asked = look_at_load(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
-    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
-        storage = open_storage(checkpoint)
-        again = [str(parse_location(each)) for each in wanted.reprocessed]
-        spec, begun = find_begun(
-            storage,
-            checkpoint,
-            asked,
-            follows_growth=wanted.follows_growth,
-            reprocessed=again,
-            evolves=wanted.evolves,
-        )
+    with hold_load(files, to, wanted) as held:
+        storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
-            chunk = wanted.chunk or _choose_chunk(spec.size)
-            question = LoadQuestion(
-                spec=spec,
-                checkpoint=str(checkpoint),
-                chunk=chunk,
-                format=_find_format(spec),
-                location=str(place),
-                widening=find_traits(spec.table.partition(":")[0]).widening or {},
-                evolves=wanted.evolves,
-            )
+            question = held.ask(spec, wanted)
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
     corrupt = sum(each.corrupt for each in counts.values())
@@ -119,7 +88,7 @@ def load(
     if spec.mode is ParseMode.DROPMALFORMED:
         rows -= corrupt
     return Loaded(
-        load=name,
+        load=held.name,
         table=spec.table,
         checkpoint=str(checkpoint),
         files=tuple(each.location for each in spec.files),
@@ -133,13 +102,75 @@ def load(
     )
 
 
-def _choose_chunk(size: int) -> int:
-    """Large enough that a batch pays, and so that what is done twice after a failure is little of the whole."""
-    return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), size // _CHUNKS_LEAST))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCompared(JsonValue):
+    """What `load --verify` prints as JSON: the rows of the files against those that the load has written."""
+
+    load: str
+    table: str
+    checkpoint: str
+    files: tuple[str, ...]
+    version: int | None
+    """Of the table; None where it has none."""
+    records: int
+    """Rows that Spark's reader makes of what is loaded of the files."""
+    rows: int
+    """Rows of the load in the table."""
+    lost: int
+    """Rows that are not there, or not as often."""
+    surplus: int
+    """Rows too many, or that no record has made."""
+    lost_samples: tuple[str, ...]
+    """A few of them, as JSON."""
+    surplus_samples: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each row is there once, with the same values."""
+        return not self.lost and not self.surplus
 
 
-def _find_format(spec: LoadSpec) -> str:
-    """Of the table, as Spark names it."""
-    reader = find_traits(spec.table.partition(":")[0]).reader
-    assert reader is not None  # else it was refused
-    return reader.format
+def verify_load(
+    files: Sequence[str],
+    to: str,
+    options: LoadOptions | None = None,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    run: RunLoad = run_load,
+) -> LoadCompared:
+    """Compare what a load has written with what its files say, row by row; writes nothing.
+
+    Args:
+        files: As for `load`; so are the others.
+        to: The table.
+        options: How it was loaded.
+        say: Is told, in a few words, what takes time.
+        run: Where Spark's part is done.
+
+    Raises:
+        LoadNotComparableError: nothing is loaded, a chunk is not committed, a file can no longer be read as it was, or
+            the table does not tell which rows are those of the load.
+        LastgoodError: as `load` (subclasses).
+    """
+    began = time.monotonic()
+    wanted = options or LoadOptions()
+    with hold_load(files, to, replace(wanted, evolves=False)) as held:
+        own = held.find_own_rows()
+        spec = unpack_files(held.spec, say)
+        compared: dict[str, Any] = {}
+        run(replace(held.ask(spec, wanted), own=own), lambda told: compared.update(told.get("compared", {})), say)
+    return LoadCompared(
+        load=held.name,
+        table=spec.table,
+        checkpoint=str(held.checkpoint),
+        files=tuple(each.location for each in spec.files),
+        version=own.version,
+        records=compared["records"],
+        rows=compared["rows"],
+        lost=compared["lost"],
+        surplus=compared["surplus"],
+        lost_samples=tuple(compared["lost_samples"]),
+        surplus_samples=tuple(compared["surplus_samples"]),
+        seconds=round(time.monotonic() - began, 1),
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lastgood.frozen import dataclass
+from lastgood.values import JsonValue
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
@@ -68,6 +69,16 @@ class SinkTraits:
     """Options with which Spark's writer gives it columns that it has not; None: it takes none."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRows(JsonValue):
+    """Which rows of a sink are those of one query."""
+
+    version: int | None
+    """Of the table, in which they are; None where it has none."""
+    files: tuple[str, ...] | None
+    """Paths below the sink, escaped as its log has them, of the files that hold them; None: all rows are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """How a sink is opened, as far as the caller has said."""
@@ -110,5 +121,7 @@ class SinkKind:
     """Whether a text that is typed can be nothing but a sink of this kind, which is no folder."""
     open_text: Callable[[str, Opening], Sink] | None = None
     """Gives access to what it claims."""
+    find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
+    """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
     changes: Callable[[], SinkChanges | None] = _make_no_changes
     """What lastgood changes in it; None: nothing ever."""

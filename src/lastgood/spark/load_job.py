@@ -3,8 +3,9 @@
     spark-submit load_job.py QUESTION TOLD
 
 QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes), `sink` (`format`,
-`location`, `widening`) and `evolves`. What it tells are lines of the file TOLD, each a JSON object: `{"began": …}`,
-`{"chunk": …}`, `{"error": …}`. The schema that Spark has found out stands in the load's own file from then on.
+`location`, `widening`) and `evolves`; with `own` (an `OwnRows`) nothing is loaded, but compared. What it tells are
+lines of the file TOLD, each a JSON object: `{"began": …}`, `{"chunk": …}`, `{"compared": …}`, `{"error": …}`. The
+schema that Spark has found out stands in the load's own file from then on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
 from lastgood.sources.files.folders import escape_pattern
+from lastgood.spark.load_check import compare_rows, read_rows
 from lastgood.spark.load_columns import LINE, find_plain_columns
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
@@ -76,6 +78,8 @@ _SESSION_CONF = {
     # As they are by default: what columns of Parquet are does not go by the session.
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.binaryAsString": "false",
+    # To compare rows with maps, whose entries a writer leaves in their order.
+    "spark.sql.legacy.allowHashOnMapType": "true",
 }
 
 
@@ -108,7 +112,20 @@ class Job:
             PySparkException: the query has failed.
         """
         with _set_up(self.spark):
-            self._run()
+            if "own" in self.question:
+                self._compare()
+            else:
+                self._run()
+
+    def _compare(self) -> None:
+        """Hold what is committed against what is in the table."""
+        _add_source(self.spark)
+        schema = self._find_schema()
+        position = read_begun(self.storage, self.checkpoint).position
+        assert position is not None  # else there is nothing to compare
+        expected = self._load(self._read_range(begin_of(self.spec.files), position, schema), schema)
+        found = read_rows(self.spark, self.question["sink"], self.question["own"])
+        self.tell({"compared": compare_rows(expected, found, schema)})
 
     def _run(self) -> None:
         _add_source(self.spark)
@@ -272,11 +289,15 @@ class Job:
         committed = read_begun(self.storage, self.checkpoint).chunks
         for batch in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
             start = self._read_end(batch - 1) if batch else begin_of(self.spec.files)
-            span = {"start": json.dumps(start.to_json()), "end": json.dumps(self._read_end(batch).to_json())}
-            records = self.spark.read.format(NAME).options(**self._make_options(schema), **span).load()
+            records = self._read_range(start, self._read_end(batch), schema)
             rows, is_corrupt = self._parse(records, schema)
             ((rows_found, corrupt_found),) = rows.agg(*_count(is_corrupt)).collect()
             self._keep(batch, rows_found, corrupt_found)
+
+    def _read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
+        """What the source has between two positions."""
+        span = {"start": json.dumps(start.to_json()), "end": json.dumps(end.to_json())}
+        return self.spark.read.format(NAME).options(**self._make_options(schema), **span).load()
 
     def _read_end(self, batch: int) -> LoadPosition:
         return read_end(self.storage, self.checkpoint, batch)

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from lastgood.load.input_files import is_as_it_was
 from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.quoting import IrregularError
 from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, list_pieces
@@ -55,9 +56,7 @@ class LoadReader:
         piece: Piece = partition.piece
         file = self.files[piece.file]
         location = parse_location(file.location)
-        storage = open_storage(location)
-        found = storage.stat(location)
-        if found is None or (found.size, found.modified_ms) != (file.size, file.modified_ms):
+        if not is_as_it_was(open_storage(location), location, file):
             raise RuntimeError(f"{file.location} was changed while it was loaded")
         try:
             yield from self.reader.read(file, piece)

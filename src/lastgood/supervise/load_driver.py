@@ -21,6 +21,7 @@ from lastgood.load.specification import LoadSpec
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
 from lastgood.process.told import find_last_line, follow
+from lastgood.sinks.kind import OwnRows
 from lastgood.storage.reading import Location, Storage
 from lastgood.values import JsonValue
 
@@ -58,10 +59,14 @@ class LoadQuestion:
     """Options of its writer for a load that has got columns since it began."""
     evolves: bool
     """Whether it may get some now."""
+    own: OwnRows | None = None
+    """Its rows in the table, where they are to be compared with its files and nothing is to be loaded."""
 
     def to_question(self) -> dict[str, Any]:
         """What it reads."""
+        own = {} if self.own is None else {"own": self.own.to_json()}
         return {
+            **own,
             "spec": self.spec.to_json(),
             "checkpoint": self.checkpoint,
             "chunk": self.chunk,
@@ -111,7 +116,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
 
     Args:
         question: What it is asked.
-        tell: Gets what it tells: `{"began": …}` once, `{"chunk": …}` for each that is committed.
+        tell: Gets what it tells: `{"began": …}` once, `{"chunk": …}` for each that is committed, `{"compared": …}`.
         say: Is told, in a few words, what takes time.
 
     Raises:

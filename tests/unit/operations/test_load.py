@@ -14,12 +14,13 @@ from lastgood.load.specification import (
     InputChangedError,
     LoadDiffersError,
     LoadFormat,
+    LoadNotComparableError,
     LoadSpec,
     ParseMode,
     name_load,
 )
 from lastgood.observe.load_asked import LoadOptions
-from lastgood.operations.load import load
+from lastgood.operations.load import load, verify_load
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.load_driver import LoadQuestion
@@ -272,3 +273,24 @@ def test_file_that_is_half_read_is_not_begun_anew(file: Path) -> None:
     with pytest.raises(InputChangedError) as refused:
         folder.look("a.csv")
     assert "--reprocess" not in str(refused.value.next)
+
+
+def test_what_cannot_be_compared_is_told(file: Path) -> None:
+    folder = Folder(file.parent)
+    file.write_text("1\n")
+    file.with_name("b.csv").write_text("2\n")
+
+    def find_obstacle() -> str | None:
+        with pytest.raises(LoadNotComparableError) as refused:
+            verify_load([str(folder.folder)], folder.table, LoadOptions(schema="a int"), run=folder._ask)
+        return refused.value.found
+
+    assert find_obstacle() == "nothing of it is loaded"
+    folder.look()
+    folder.commit(0, 2)
+    folder.commit(1, 2, is_done=False)
+    assert find_obstacle() == "a chunk of it is not committed"
+    folder.commit(1, 2)
+    assert find_obstacle() == "there is no table"
+    file.unlink()
+    assert find_obstacle() == f"{file} is gone, or no longer what was loaded"

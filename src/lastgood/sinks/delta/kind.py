@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.sinks.kind import Opening, SinkKind, SinkReader, SinkTraits
+from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
@@ -23,6 +23,12 @@ def _open(storage: Storage, location: Location, opening: Opening) -> DeltaSink:
     from lastgood.sinks.delta.sink import DeltaSink
 
     return DeltaSink(storage, location, app_id=opening.app_id, timeout_seconds=opening.timeout_seconds)
+
+
+def _find_own_rows(storage: Storage, location: Location, query_id: str, batches: int) -> OwnRows | str:
+    from lastgood.sinks.delta.own_rows import find_own_rows
+
+    return find_own_rows(storage, location, query_id, batches)
 
 
 def _make_changes() -> SinkChanges:
@@ -56,5 +62,6 @@ DELTA_SINK = SinkKind(
     sign=DELTA_LOG,
     is_at=_is_at,
     open_at=_open,
+    find_own_rows=_find_own_rows,
     changes=_make_changes,
 )

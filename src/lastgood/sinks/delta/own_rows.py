@@ -1,0 +1,55 @@
+"""Which rows of a Delta table are those of one application, as its log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.delta_log.actions import TableCommit
+from lastgood.delta_log.table import TableLog, read_table_log
+from lastgood.sinks.kind import OwnRows
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Location, Storage
+
+_SECONDS = 60.0
+
+
+def find_own_rows(storage: Storage, table: Location, app_id: str, batches: int) -> OwnRows | str:
+    """The rows that batches of an application have put into a table; or why nobody can tell, in one line for a person.
+
+    Args:
+        storage: From `open_storage(table)`.
+        table: The folder that holds `_delta_log`.
+        app_id: Under which they were written.
+        batches: How many: those from 0 on.
+
+    Raises:
+        StorageError: the storage does not answer, or does not let us look.
+        ExtraMissingError: old versions have to be read from Parquet, and pyarrow is not installed.
+    """
+    log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS), since=0)
+    if log is None or isinstance(log, Damage):
+        return str(log or "there is no table")
+    return judge_own_rows(log, app_id, batches)
+
+
+def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:
+    """The same, by the log of the table."""
+    own = [commit for commit in log.commits if app_id in commit.by_app]
+    missing = set(range(batches)) - {commit.by_app[app_id].version for commit in own}
+    if missing:
+        return f"its log has no version of batch {min(missing)} (any more)"
+    others = [commit for commit in log.commits if app_id not in commit.by_app and commit.changes_data]
+    if log.oldest_read == 0 and not others:
+        return OwnRows(log.newest_version, None)  # also if its files were rewritten, as by OPTIMIZE
+    files = frozenset(path for commit in own for path in commit.added)
+    touched = next(_list_touching(log, app_id, files), None)
+    if touched is not None:
+        operation = touched.operation or "no operation is told"
+        return f"version {touched.version} ({operation}) rewrote or removed rows of it"
+    return OwnRows(log.newest_version, tuple(sorted(files)))
+
+
+def _list_touching(log: TableLog, app_id: str, files: frozenset[str]) -> Iterator[TableCommit]:
+    """The versions of others that removed files of an application."""
+    return (commit for commit in log.commits if app_id not in commit.by_app and commit.removed & files)

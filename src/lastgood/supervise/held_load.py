@@ -1,0 +1,131 @@
+"""A load, found again by what is asked for, and held while somebody works on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.frozen import dataclass
+from lastgood.load.begun import Begun, find_begun
+from lastgood.load.input_files import is_as_it_was
+from lastgood.load.kept import read_spec
+from lastgood.load.specification import LoadNotComparableError, LoadSpec, name_load
+from lastgood.observe.load_asked import LoadOptions, find_places, look_at_load
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.sinks.kind import OwnRows
+from lastgood.sinks.kinds import SINK_KINDS, find_traits
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.supervise.load_driver import LoadQuestion
+
+_CHUNK_LEAST = 64 * 1024 * 1024
+_CHUNK_OF_A_CORE = 128 * 1024 * 1024
+_CHUNKS_LEAST = 50
+_BEFORE = "the same command without --verify, before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLoad:
+    """A load that nobody else works on meanwhile."""
+
+    name: str
+    """By which the same command finds it again."""
+    place: Location
+    """Of the table."""
+    checkpoint: Location
+    storage: Storage
+    """Of the checkpoint."""
+    spec: LoadSpec
+    begun: Begun
+
+    @property
+    def kind(self) -> str:
+        """Of the table, as of a sink."""
+        return self.spec.table.partition(":")[0]
+
+    def ask(self, spec: LoadSpec, wanted: LoadOptions) -> LoadQuestion:
+        """What the Spark job is asked.
+
+        Args:
+            spec: It, with what was found out of its files since.
+            wanted: How it is loaded.
+        """
+        traits = find_traits(self.kind)
+        assert traits.reader is not None  # else it was refused
+        return LoadQuestion(
+            spec=spec,
+            checkpoint=str(self.checkpoint),
+            chunk=wanted.chunk or _choose_chunk(spec.size),
+            format=traits.reader.format,
+            location=str(self.place),
+            widening=traits.widening or {},
+            evolves=wanted.evolves,
+        )
+
+    def find_own_rows(self) -> OwnRows:
+        """Its rows in the table, of all that is committed, to be compared with its files.
+
+        Raises:
+            LoadNotComparableError: they cannot be, and why.
+            StorageError: the storage does not answer (subclasses).
+        """
+        query = read_checkpoint(self.storage, self.checkpoint).query
+        if self.begun.position is None or not isinstance(query, QueryMetadata):
+            raise LoadNotComparableError("nothing of it is loaded", _BEFORE)
+        if not self.begun.is_settled:
+            raise LoadNotComparableError("a chunk of it is not committed", _BEFORE)
+        for file in self.spec.files[: self.begun.position.file + 1]:
+            location = parse_location(file.location)
+            if not is_as_it_was(open_storage(location), location, file):
+                found = f"{file.location} is gone, or no longer what was loaded"
+                raise LoadNotComparableError(found, "the files as they were")
+        find = SINK_KINDS[self.kind].find_own_rows
+        assert find is not None  # else it is no table for a load
+        own = find(open_storage(self.place), self.place, query.query_id, len(self.begun.chunks))
+        if isinstance(own, str):
+            raise LoadNotComparableError(own, "a table that tells which rows are those of the load")
+        return own
+
+
+@contextmanager
+def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[HeldLoad]:
+    """Find the load that is asked for, and hold it.
+
+    Args:
+        files: As they are named: files, or one folder.
+        to: The table, as it is named.
+        wanted: How they are loaded.
+
+    Raises:
+        UsageError: a file or an option cannot be what was meant.
+        LoadDiffersError: another load has begun on this checkpoint.
+        InputChangedError: a file is not what it was when the load began.
+        CheckpointHeldError: somebody else works on it.
+        StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+    """
+    locations, table = find_places(files, to, wanted)
+    place = parse_location(table.partition(":")[2])
+    name = name_load([str(each) for each in locations], table)
+    checkpoint = (
+        parse_location(wanted.checkpoint) if wanted.checkpoint else place.sibling(f"{WORK_SUFFIX}/loads/{name}")
+    )
+    asked = look_at_load(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+        storage = open_storage(checkpoint)
+        spec, begun = find_begun(
+            storage,
+            checkpoint,
+            asked,
+            follows_growth=wanted.follows_growth,
+            reprocessed=[str(parse_location(each)) for each in wanted.reprocessed],
+            evolves=wanted.evolves,
+        )
+        yield HeldLoad(name=name, place=place, checkpoint=checkpoint, storage=storage, spec=spec, begun=begun)
+
+
+def _choose_chunk(size: int) -> int:
+    """Large enough that a batch pays, and so that what is done twice after a failure is little of the whole."""
+    return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), size // _CHUNKS_LEAST))

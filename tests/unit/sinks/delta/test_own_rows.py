@@ -1,0 +1,64 @@
+"""Which rows of a Delta table are those of a query: all, those of its files, or nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from lastgood.delta_log.actions import TableCommit, TableMetadata, Transaction
+from lastgood.delta_log.table import TableLog
+from lastgood.sinks.delta.own_rows import judge_own_rows
+from lastgood.sinks.kind import OwnRows
+
+Q = "0dcd0ea6-5866-4db8-bdb7-960f2e49c827"
+OTHER = "other"
+
+
+def write(version: int, *files: str, batch: int | None = None, app_id: str = Q) -> TableCommit:
+    marks = () if batch is None else (Transaction(app_id, batch),)
+    return TableCommit(version, operation="WRITE", transactions=marks, added=frozenset(files), changes_data=True)
+
+
+def rewrite(version: int, *files: str, operation: str, changes_data: bool) -> TableCommit:
+    added = frozenset({f"new{version}"})
+    return TableCommit(version, operation=operation, added=added, removed=frozenset(files), changes_data=changes_data)
+
+
+def make_log(*commits: TableCommit) -> TableLog:
+    return TableLog("/lake/t", commits[-1].version, commits, {}, TableMetadata("t"))
+
+
+FIRST, SECOND = write(0, "a", batch=0), write(1, "b", "c", batch=1)
+
+
+@pytest.mark.parametrize(
+    ("log", "own"),
+    [
+        (make_log(FIRST, SECOND), OwnRows(1, None)),
+        (make_log(FIRST, SECOND, rewrite(2, "a", "b", operation="OPTIMIZE", changes_data=False)), OwnRows(2, None)),
+        (make_log(FIRST, SECOND, write(2, "x")), OwnRows(2, ("a", "b", "c"))),
+        (make_log(FIRST, SECOND, write(2, "x", batch=0, app_id=OTHER)), OwnRows(2, ("a", "b", "c"))),
+        (make_log(write(0, "x"), write(1, "a", batch=0), write(2, "b", batch=1)), OwnRows(2, ("a", "b"))),
+        (make_log(write(7, "a", batch=0), write(8, "b", batch=1)), OwnRows(8, ("a", "b"))),
+    ],
+)
+def test_they_are_all_or_those_of_its_files(log: TableLog, own: OwnRows) -> None:
+    assert judge_own_rows(log, Q, 2) == own
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (make_log(FIRST), "its log has no version of batch 1 (any more)"),
+        (make_log(SECOND), "its log has no version of batch 0 (any more)"),
+        (
+            make_log(FIRST, SECOND, rewrite(2, "a", operation="DELETE", changes_data=True)),
+            "version 2 (DELETE) rewrote or removed rows of it",
+        ),
+        (
+            make_log(FIRST, SECOND, write(2, "x"), rewrite(3, "a", "x", operation="OPTIMIZE", changes_data=False)),
+            "version 3 (OPTIMIZE) rewrote or removed rows of it",
+        ),
+    ],
+)
+def test_else_nobody_can_tell(log: TableLog, why: str) -> None:
+    assert judge_own_rows(log, Q, 2) == why
