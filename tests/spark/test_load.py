@@ -166,6 +166,32 @@ def test_rows_of_others_in_the_table_are_not_those_of_the_load(tmp_path: Path) -
     assert len(read_ids(f"delta:{folder}")) == 3_001
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ["delta", "file"])
+def test_a_load_is_taken_back_and_made_anew(tmp_path: Path, kind: str) -> None:
+    file, other, folder = tmp_path / "orders.csv", tmp_path / "others.csv", tmp_path / "table"
+    table = f"{kind}:{folder}"
+    write_rows(file, range(2_000))
+    write_rows(other, range(5_000, 5_100))
+    words, words_of_other = list_words(file, table), list_words(other, table)
+    run_load([*words, "--chunk-size", "30KB"])
+    if kind == "delta":
+        run_load(words_of_other)
+    else:
+        refused = call(*words_of_other)
+        assert (refused.returncode, json.loads(refused.stdout)["error"]["condition"]) == (96, "TABLE_TAKEN")
+    write_rows(file, range(10_000, 10_050))
+    assert call(*words).returncode == 92
+    undone = call(*words, "--undo")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    others = list(range(5_000, 5_100)) if kind == "delta" else []
+    assert (sorted(read_ids(table)) if folder.exists() else []) == others
+    told = run_load(words)
+    assert (told["rows"], told["resumed_at"]) == (50, None)
+    assert sorted(read_ids(table)) == sorted([*others, *range(10_000, 10_050)])
+    assert compare(words, 0)["rows"] == 50
+
+
 def write_records(file: Path, columns: list[str], ids: range) -> None:
     records = [{name: each if name == "id" else f"{name} {each}" for name in columns} for each in ids]
     if file.suffix == ".parquet":

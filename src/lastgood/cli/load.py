@@ -14,7 +14,9 @@ from lastgood.cli.output import format_option, make_console, make_styled, print_
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
-    from lastgood.operations.load import LoadCompared, Loaded
+    from lastgood.observe.load_asked import LoadOptions
+    from lastgood.operations.load import Loaded
+    from lastgood.operations.verify import LoadCompared
     from lastgood.supervise.load_driver import LoadProgress
 
 
@@ -85,6 +87,12 @@ class _Size(click.ParamType[int]):
     is_flag=True,
     help="Load nothing: compare the rows that the load has written with what its files say.",
 )
+@click.option(
+    "--undo",
+    "undoes",
+    is_flag=True,
+    help="Take the whole load out of the table again; nothing is deleted. The files may be others since.",
+)
 @format_option
 def load(
     *,
@@ -101,6 +109,7 @@ def load(
     reprocessed: tuple[str, ...],
     evolve: bool,
     verifies: bool,
+    undoes: bool,
     output_format: str,
 ) -> int:
     r"""Load files into a table, chunk by chunk: whatever ends it, the same command goes on where it ended.
@@ -122,7 +131,9 @@ def load(
     taken with --evolve. `lastgood status` and `lastgood inspect` tell of its checkpoint as of every other.
 
     With --verify the same command loads nothing: Spark compares the rows that the load has written with what its files
-    say, by their number and a sum of hashes over all values, and where these differ row by row.
+    say, by their number and a sum of hashes over all values, and where these differ row by row. With --undo it takes
+    the whole load back: its rows go out of the table, and the same command loads them anew. Killed, it goes on when it
+    is typed again; until then nothing is loaded there.
 
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
     and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
@@ -134,13 +145,14 @@ def load(
 
     Exit codes: 0 loaded, or already loaded, or exact; 1 --verify has found rows lost or too many; 2 usage: a file, an
     option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
-    file is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot compare, and why; 5
-    to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what was loaded stays.
+    file is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot compare, and why;
+    95 --undo cannot take it back, and why; 96 the table is that of another query; 5 to 8 a part is missing; 10-13
+    storage; 130 Ctrl-C: what was loaded stays.
     """
     from lastgood.load.specification import ParseMode
     from lastgood.observe.load_asked import LoadOptions
     from lastgood.operations.load import load as operation
-    from lastgood.operations.load import verify_load
+    from lastgood.operations.verify import verify_load
 
     options = LoadOptions(
         form=form,
@@ -154,6 +166,10 @@ def load(
         reprocessed=reprocessed,
         evolves=evolve,
     )
+    if verifies and undoes:
+        raise UsageError("two options contradict each other", found="--verify and --undo", expected="one")
+    if undoes:
+        return _undo(files, to, options, output_format)
     if verifies:
         with _show_progress(output_format) as (_, say):
             compared = verify_load(files, to, options, say=say)
@@ -172,6 +188,25 @@ def load(
         print_json(loaded.to_json())
     else:
         _print(loaded, ParseMode(mode) is ParseMode.DROPMALFORMED)
+    return 0
+
+
+def _undo(files: tuple[str, ...], to: str, options: LoadOptions, output_format: str) -> int:
+    from lastgood.operations.load import undo_load
+
+    undone = undo_load(files, to, options)
+    if output_format == "json":
+        print_json(undone.to_json())
+        return 0
+    out = make_console()
+    if undone.version is not None:
+        told = f"by version {undone.version}, and stay in its history until VACUUM deletes them"
+        out.print(make_styled(f"The rows of the load are out of {undone.table}, {told}."))
+    elif undone.rows_kept is not None:
+        out.print(make_styled(f"The folder {undone.table} with the rows of the load lies in {undone.rows_kept} now."))
+    else:
+        out.print(make_styled(f"The load had no rows in {undone.table}."))
+    out.print(make_styled(f"Its checkpoint lies in {undone.kept}. The same command without --undo loads anew."))
     return 0
 
 

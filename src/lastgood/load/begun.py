@@ -21,6 +21,7 @@ from lastgood.load.specification import (
     go_on,
     go_on_in_folder,
 )
+from lastgood.load.undone import require_not_undone
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 _PLAN_BYTES_MAX = 16 * 1024 * 1024
@@ -53,6 +54,7 @@ def find_begun(
     evolves: bool = False,
 ) -> tuple[LoadSpec, Begun]:
     """The load as it has begun, if it has, and how far it has come; options as `go_on_in_folder` takes them."""
+    require_not_undone(storage, checkpoint)
     before = read_spec(storage, checkpoint)
     is_there = storage.stat(checkpoint / METADATA) is not None
     if before is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import Final
 
 from lastgood.frozen import dataclass
 from lastgood.load.specification import LoadDiffersError, LoadSpec
@@ -13,8 +14,9 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, ShapeError
 
-_SPEC = "load.json"
-_COUNTS = "load"
+SPEC: Final = "load.json"
+COUNTS: Final = "load"
+"""Names beside the checkpoint."""
 _SPEC_BYTES_MAX = 64 * 1024 * 1024
 _COUNT_BYTES_MAX = 4096
 
@@ -36,7 +38,7 @@ def keep_spec(storage: WritableStorage, checkpoint: Location, spec: LoadSpec) ->
         StorageError: it cannot be written (subclasses).
     """
     # Safe: whoever holds the checkpoint has read what is there, and goes on with that load.
-    storage.write(_locate(checkpoint) / _SPEC, json.dumps(spec.to_json(), indent=1).encode())
+    storage.write(locate_kept(checkpoint) / SPEC, json.dumps(spec.to_json(), indent=1).encode())
 
 
 def read_spec(storage: Storage, checkpoint: Location) -> LoadSpec | None:
@@ -46,7 +48,7 @@ def read_spec(storage: Storage, checkpoint: Location) -> LoadSpec | None:
         LoadDiffersError: what is noted down is not that.
         StorageError: it cannot be read (subclasses).
     """
-    file = _locate(checkpoint) / _SPEC
+    file = locate_kept(checkpoint) / SPEC
     raw = storage.read(file, limit=_SPEC_BYTES_MAX)
     if raw is None:
         return None
@@ -70,7 +72,7 @@ def keep_count(storage: WritableStorage, checkpoint: Location, batch: int, count
         StorageError: it cannot be written (subclasses).
     """
     # Safe: what a chunk had is the same whoever counts it.
-    storage.write(_locate(checkpoint) / f"{_COUNTS}/{batch}", json.dumps(count.to_json()).encode())
+    storage.write(locate_kept(checkpoint) / f"{COUNTS}/{batch}", json.dumps(count.to_json()).encode())
 
 
 def read_counts(storage: Storage, checkpoint: Location, batches: Collection[int]) -> dict[int, ChunkCount]:
@@ -81,7 +83,7 @@ def read_counts(storage: Storage, checkpoint: Location, batches: Collection[int]
     """
     found = {}
     for batch in batches:
-        raw = storage.read(_locate(checkpoint) / f"{_COUNTS}/{batch}", limit=_COUNT_BYTES_MAX)
+        raw = storage.read(locate_kept(checkpoint) / f"{COUNTS}/{batch}", limit=_COUNT_BYTES_MAX)
         try:
             found[batch] = ChunkCount.from_json(read_json(raw or b""))
         except (ShapeError, ValueError):
@@ -89,5 +91,6 @@ def read_counts(storage: Storage, checkpoint: Location, batches: Collection[int]
     return found
 
 
-def _locate(checkpoint: Location) -> Location:
+def locate_kept(checkpoint: Location) -> Location:
+    """The folder in which it lies."""
     return checkpoint.sibling(WORK_SUFFIX)

@@ -101,6 +101,14 @@ class LoadNotComparableError(LastgoodError):
         )
 
 
+class LoadUndoRefusedError(LastgoodError):
+    """A load cannot be taken back."""
+
+    condition = "LOAD_UNDO_REFUSED"
+    exit_code = 95
+    retry = Retry.AFTER_CHANGE
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile(JsonValue):
     """A file, as it was when it was looked at."""
@@ -167,6 +175,12 @@ class LoadSpec(JsonValue):
     def size(self) -> int:
         """Bytes of all files, unpacked."""
         return sum(each.length for each in self.files)
+
+    def list_inputs(self) -> list[str]:
+        """What was named to be loaded."""
+        if self.folder is not None:
+            return [self.folder]
+        return [each.location for each in self.files]
 
     def count_bytes_before(self, file: int, position: int) -> int:
         """Bytes before a position of a file, over all files."""

@@ -1,25 +1,21 @@
-"""`load`: files into a table, chunk by chunk; the same command again goes on where the last one ended."""
+"""`load`: files into a table, chunk by chunk; the same command again goes on where the last one ended, or undoes it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from lastgood.frozen import dataclass
 from lastgood.load.begun import read_begun
 from lastgood.load.kept import read_counts
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import ParseMode
+from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.load_asked import LoadOptions
-from lastgood.supervise.held_load import hold_load
-from lastgood.supervise.load_driver import Follower, LoadProgress, LoadQuestion, run_load
+from lastgood.supervise.held_load import hold_load, hold_load_to_undo
+from lastgood.supervise.load_driver import Follower, LoadProgress, RunLoad, run_load
 from lastgood.values import JsonValue
-
-RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
-"""As `run_load`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +64,7 @@ def load(
         UsageError: a file, an option or the schema cannot be what was meant.
         LoadDiffersError: another load has begun on this checkpoint.
         InputChangedError: a file is not what it was when the load began.
+        TableTakenError: the table is that of another query as well, which it cannot be.
         CheckpointHeldError: the same load goes on in another process.
         LoadFailedError: the Spark job ended with an error.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
@@ -79,6 +76,7 @@ def load(
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
+            held.reserve_table()
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
@@ -103,74 +101,45 @@ def load(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadCompared(JsonValue):
-    """What `load --verify` prints as JSON: the rows of the files against those that the load has written."""
+class LoadUndone(JsonValue):
+    """What `load --undo` prints as JSON."""
 
     load: str
     table: str
-    checkpoint: str
-    files: tuple[str, ...]
     version: int | None
-    """Of the table; None where it has none."""
-    records: int
-    """Rows that Spark's reader makes of what is loaded of the files."""
-    rows: int
-    """Rows of the load in the table."""
-    lost: int
-    """Rows that are not there, or not as often."""
-    surplus: int
-    """Rows too many, or that no record has made."""
-    lost_samples: tuple[str, ...]
-    """A few of them, as JSON."""
-    surplus_samples: tuple[str, ...]
-    seconds: float
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether each row is there once, with the same values."""
-        return not self.lost and not self.surplus
+    """The version of the table that took its rows out; None if it has no versions, or had no rows of the load."""
+    rows_kept: str | None
+    """Where the rows lie now; None if that is in the history of the table."""
+    kept: str
+    """Where its checkpoint lies now, with what was noted of it."""
 
 
-def verify_load(
+def undo_load(
     files: Sequence[str],
     to: str,
     options: LoadOptions | None = None,
     *,
-    say: Callable[[str], None] = lambda _: None,
-    run: RunLoad = run_load,
-) -> LoadCompared:
-    """Compare what a load has written with what its files say, row by row; writes nothing.
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> LoadUndone:
+    """Take all rows of a load out of its table, and what was noted of it to another place; nothing is deleted.
+
+    Killed at any time, it goes on when it is called again, and until it has ended no load begins there. What the files
+    are now does not count.
 
     Args:
-        files: As for `load`; so are the others.
+        files: As for `load`.
         to: The table.
-        options: How it was loaded.
-        say: Is told, in a few words, what takes time.
-        run: Where Spark's part is done.
+        options: How they were loaded; only `checkpoint` counts.
+        now_ms: Tells the time.
 
     Raises:
-        LoadNotComparableError: nothing is loaded, a chunk is not committed, a file can no longer be read as it was, or
-            the table does not tell which rows are those of the load.
-        LastgoodError: as `load` (subclasses).
+        UsageError: a file or the table is not understood.
+        LoadDiffersError: no such load has begun.
+        LoadUndoRefusedError: the table does not allow it: somebody has touched its rows.
+        CheckpointHeldError: the load goes on in another process.
+        StorageError: it cannot be read or written (subclasses).
     """
-    began = time.monotonic()
-    wanted = options or LoadOptions()
-    with hold_load(files, to, replace(wanted, evolves=False)) as held:
-        own = held.find_own_rows()
-        spec = unpack_files(held.spec, say)
-        compared: dict[str, Any] = {}
-        run(replace(held.ask(spec, wanted), own=own), lambda told: compared.update(told.get("compared", {})), say)
-    return LoadCompared(
-        load=held.name,
-        table=spec.table,
-        checkpoint=str(held.checkpoint),
-        files=tuple(each.location for each in spec.files),
-        version=own.version,
-        records=compared["records"],
-        rows=compared["rows"],
-        lost=compared["lost"],
-        surplus=compared["surplus"],
-        lost_samples=tuple(compared["lost_samples"]),
-        surplus_samples=tuple(compared["surplus_samples"]),
-        seconds=round(time.monotonic() - began, 1),
-    )
+    with hold_load_to_undo(files, to, options or LoadOptions(), now_ms()) as held:
+        taken = held.take_out()
+        kept = put_aside(held.storage, held.checkpoint, held.undoing)
+    return LoadUndone(load=held.name, table=held.table, version=taken.version, rows_kept=taken.kept, kept=str(kept))

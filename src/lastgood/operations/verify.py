@@ -1,14 +1,23 @@
-"""`verify --data`: every record that a query has read, counted against the rows of its sink."""
+"""`verify --data` and `load --verify`: every record that was read, counted against the rows of the sink."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lastgood.audit.spark_job import SparkSubmit, run_audit
 from lastgood.audit.specification import make_audit_spec
+from lastgood.frozen import dataclass
+from lastgood.load.unpacking import unpack_files
+from lastgood.observe.load_asked import LoadOptions
 from lastgood.settings.target import Target
 from lastgood.spark.audit import Audit
+from lastgood.supervise.held_load import hold_load
+from lastgood.supervise.load_driver import RunLoad, run_load
+from lastgood.values import JsonValue
 
 
 def verify_data(  # noqa: PLR0913 - the options of the command, all by name
@@ -68,3 +77,77 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
         topic_is_the_same=topic_is_the_same,
     )
     return run_audit(spec, spark=spark, progress=progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCompared(JsonValue):
+    """What `load --verify` prints as JSON: the rows of the files against those that the load has written."""
+
+    load: str
+    table: str
+    checkpoint: str
+    files: tuple[str, ...]
+    version: int | None
+    """Of the table; None where it has none."""
+    records: int
+    """Rows that Spark's reader makes of what is loaded of the files."""
+    rows: int
+    """Rows of the load in the table."""
+    lost: int
+    """Rows that are not there, or not as often."""
+    surplus: int
+    """Rows too many, or that no record has made."""
+    lost_samples: tuple[str, ...]
+    """A few of them, as JSON."""
+    surplus_samples: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each row is there once, with the same values."""
+        return not self.lost and not self.surplus
+
+
+def verify_load(
+    files: Sequence[str],
+    to: str,
+    options: LoadOptions | None = None,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    run: RunLoad = run_load,
+) -> LoadCompared:
+    """Compare what a load has written with what its files say, row by row; writes nothing.
+
+    Args:
+        files: As for `load`; so are the others.
+        to: The table.
+        options: How it was loaded.
+        say: Is told, in a few words, what takes time.
+        run: Where Spark's part is done.
+
+    Raises:
+        LoadNotComparableError: nothing is loaded, a chunk is not committed, a file can no longer be read as it was, or
+            the table does not tell which rows are those of the load.
+        LastgoodError: as `load` (subclasses).
+    """
+    began = time.monotonic()
+    wanted = options or LoadOptions()
+    with hold_load(files, to, replace(wanted, evolves=False)) as held:
+        own = held.find_own_rows()
+        spec = unpack_files(held.spec, say)
+        compared: dict[str, Any] = {}
+        run(replace(held.ask(spec, wanted), own=own), lambda told: compared.update(told.get("compared", {})), say)
+    return LoadCompared(
+        load=held.name,
+        table=spec.table,
+        checkpoint=str(held.checkpoint),
+        files=tuple(each.location for each in spec.files),
+        version=own.version,
+        records=compared["records"],
+        rows=compared["rows"],
+        lost=compared["lost"],
+        surplus=compared["surplus"],
+        lost_samples=tuple(compared["lost_samples"]),
+        surplus_samples=tuple(compared["surplus_samples"]),
+        seconds=round(time.monotonic() - began, 1),
+    )

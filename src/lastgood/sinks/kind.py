@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.evidence import Sink
     from lastgood.storage.reading import Location, Storage
+    from lastgood.storage.writing import LocalWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,16 @@ class OwnRows(JsonValue):
     """Paths below the sink, escaped as its log has them, of the files that hold them; None: all rows are."""
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOut(JsonValue):
+    """What has become of the rows of a query that were taken out of a sink."""
+
+    version: int | None
+    """The version of the table that took them out, in whose history they are; None if there is none."""
+    kept: str | None
+    """Where they lie now; None if that is in the table's own history."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """How a sink is opened, as far as the caller has said."""
@@ -123,5 +134,13 @@ class SinkKind:
     """Gives access to what it claims."""
     find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
     """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
+    take_out: Callable[[LocalWriter, Location, str, str, int], TakenOut | str] | None = None
+    """Takes all rows of a query out of one, on behalf of who has an id, at a time, and once however often it is called;
+    or why that cannot be done. None: of this kind never."""
+    reserve: Callable[[LocalWriter, Location, Location, int | None], str | None] | None = None
+    """Keeps one for the query of a checkpoint, whose newest plan is that batch; or why it cannot be its own.
+
+    None: it may be that of several.
+    """
     changes: Callable[[], SinkChanges | None] = _make_no_changes
     """What lastgood changes in it; None: nothing ever."""

@@ -198,6 +198,20 @@ class LocalWriter(LocalStorage):
             else:
                 raise _make_in_the_way_error(target)
 
+    def move_folder(self, source: Location, target: Location) -> None:
+        """Give a folder another name on the same disk, with all that lies in it, at once.
+
+        Raises:
+            MoveRefusedError: something is there.
+            StorageError: it cannot be done (subclasses).
+        """
+        with _translate_write_errors(target):
+            old, new = self._place(source), self._place(target, make=True)
+            if _is_taken(new):
+                raise _make_in_the_way_error(target)
+            # Safe: nothing was there when we looked a moment ago, and no folder with anything in it is written over.
+            _rename(old, new)
+
     def copy(self, source: Location, target: Location) -> None:
         """Put a copy where there is no file; see `WritableStorage.copy`."""
         _require_file(source, self.stat(source))

@@ -8,22 +8,42 @@ from contextlib import contextmanager
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
+from lastgood.ids import make_id
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.kept import read_spec
-from lastgood.load.specification import LoadNotComparableError, LoadSpec, name_load
+from lastgood.load.specification import (
+    LoadDiffersError,
+    LoadNotComparableError,
+    LoadSpec,
+    LoadUndoRefusedError,
+    name_load,
+)
+from lastgood.load.undone import Undoing, keep_undoing, read_undoing
 from lastgood.observe.load_asked import LoadOptions, find_places, look_at_load
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
-from lastgood.sinks.kind import OwnRows
+from lastgood.sinks.kind import OwnRows, TakenOut
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import LocalWriter
 from lastgood.supervise.load_driver import LoadQuestion
 
 _CHUNK_LEAST = 64 * 1024 * 1024
 _CHUNK_OF_A_CORE = 128 * 1024 * 1024
 _CHUNKS_LEAST = 50
+
+
+class TableTakenError(LastgoodError):
+    """The table of a load is that of another query as well, which it cannot be."""
+
+    condition = "TABLE_TAKEN"
+    exit_code = 96
+    retry = Retry.AFTER_CHANGE
+
+
 _BEFORE = "the same command without --verify, before"
 
 
@@ -64,6 +84,28 @@ class HeldLoad:
             widening=traits.widening or {},
             evolves=wanted.evolves,
         )
+
+    def reserve_table(self) -> None:
+        """See that its table is not that of another query, where it cannot be that of several.
+
+        Raises:
+            TableTakenError: it is, or it has files that its readers would no longer see.
+            StorageError: the storage does not answer (subclasses).
+        """
+        reserve = SINK_KINDS[self.kind].reserve
+        if reserve is None:
+            return
+        planned = read_checkpoint(self.storage, self.checkpoint).last_planned
+        why = reserve(LocalWriter(root=self.place), self.place, self.checkpoint, planned)
+        if why is not None:
+            raise TableTakenError(
+                "the table is not of this load alone",
+                subject=str(self.place),
+                found=why,
+                expected="a folder of its own, empty or absent when the load begins",
+                effect="nothing was loaded",
+                next="--to with another folder; a Delta table takes several loads",
+            )
 
     def find_own_rows(self) -> OwnRows:
         """Its rows in the table, of all that is committed, to be compared with its files.
@@ -109,9 +151,7 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
     locations, table = find_places(files, to, wanted)
     place = parse_location(table.partition(":")[2])
     name = name_load([str(each) for each in locations], table)
-    checkpoint = (
-        parse_location(wanted.checkpoint) if wanted.checkpoint else place.sibling(f"{WORK_SUFFIX}/loads/{name}")
-    )
+    checkpoint = _locate_checkpoint(place, name, wanted)
     asked = look_at_load(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = open_storage(checkpoint)
@@ -124,6 +164,98 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
             evolves=wanted.evolves,
         )
         yield HeldLoad(name=name, place=place, checkpoint=checkpoint, storage=storage, spec=spec, begun=begun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadToUndo:
+    """A load that has begun, whatever its files are now, and that nobody else works on meanwhile."""
+
+    name: str
+    place: Location
+    """Of the table."""
+    checkpoint: Location
+    storage: LocalWriter
+    """Of the checkpoint."""
+    kind: str
+    """Of the table, as of a sink."""
+    table: str
+    undoing: Undoing
+
+    def take_out(self) -> TakenOut:
+        """Take its rows out of its table.
+
+        Raises:
+            LoadUndoRefusedError: that cannot be done, and why; the rows stay.
+            StorageError: the storage does not answer (subclasses).
+        """
+        if self.undoing.query_id is None:
+            return TakenOut(None, None)
+        take_out = SINK_KINDS[self.kind].take_out
+        assert take_out is not None  # else it is no table for a load
+        undoing = self.undoing
+        found = take_out(LocalWriter(root=self.place), self.place, self.undoing.query_id, undoing.id, undoing.at_ms)
+        if isinstance(found, str):
+            raise LoadUndoRefusedError(
+                "the rows of the load cannot be taken out of the table",
+                subject=self.table,
+                found=found,
+                expected="a table in which nobody has touched them",
+                effect="they stay where they are",
+                next="take them out by hand; then the same command again",
+            )
+        return found
+
+
+@contextmanager
+def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms: int) -> Iterator[LoadToUndo]:
+    """Find the load that was made of files, hold it, and note down that it is being taken back.
+
+    Args:
+        files: As they are named: files, or one folder.
+        to: The table, as it is named.
+        wanted: How they were loaded; only `checkpoint` counts.
+        now_ms: The time.
+
+    Raises:
+        UsageError: a file or the table is not understood.
+        LoadDiffersError: no such load has begun.
+        CheckpointHeldError: somebody else works on it.
+        StorageError: it cannot be read or written (subclasses).
+    """
+    locations, table = find_places(files, to, wanted)
+    kind, _, where = table.partition(":")
+    place = parse_location(where)
+    name = name_load([str(each) for each in locations], table)
+    checkpoint = _locate_checkpoint(place, name, wanted)
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+        storage = LocalWriter(root=checkpoint)
+        undoing = read_undoing(storage, checkpoint)
+        if undoing is None:
+            _require_begun(read_spec(storage, checkpoint), [str(each) for each in locations], table)
+            query = read_checkpoint(storage, checkpoint).query
+            query_id = query.query_id if isinstance(query, QueryMetadata) else None
+            undoing = Undoing(make_id(now_ms), now_ms, query_id)
+            keep_undoing(storage, checkpoint, undoing)
+        yield LoadToUndo(
+            name=name, place=place, checkpoint=checkpoint, storage=storage, kind=kind, table=table, undoing=undoing
+        )
+
+
+def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str) -> None:
+    """See that a load of these files into this table has begun."""
+    if spec is None or spec.list_inputs() != inputs or spec.table != table:
+        raise LoadDiffersError(
+            "there is no such load",
+            found="another one" if spec else "none",
+            expected=f"one of {', '.join(inputs)} into {table}",
+            effect="nothing was changed",
+        )
+
+
+def _locate_checkpoint(place: Location, name: str, wanted: LoadOptions) -> Location:
+    if wanted.checkpoint:
+        return parse_location(wanted.checkpoint)
+    return place.sibling(f"{WORK_SUFFIX}/loads/{name}")
 
 
 def _choose_chunk(size: int) -> int:

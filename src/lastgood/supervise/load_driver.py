@@ -111,6 +111,10 @@ class Follower:
         self.tell(LoadProgress(done=done, size=self.spec.size, rows=self.rows, chunks=self.chunks))
 
 
+RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
+"""As `run_load`."""
+
+
 def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
     """Let the job load what is not loaded yet.
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.errors import UsageError
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
@@ -20,9 +23,11 @@ from lastgood.load.specification import (
     name_load,
 )
 from lastgood.observe.load_asked import LoadOptions
-from lastgood.operations.load import load, verify_load
+from lastgood.operations.load import load, undo_load
+from lastgood.operations.verify import verify_load
 from lastgood.storage.reading import parse_location
-from lastgood.storage.writing import open_writable
+from lastgood.storage.writing import LocalWriter, open_writable
+from lastgood.supervise.held_load import TableTakenError
 from lastgood.supervise.load_driver import LoadQuestion
 
 
@@ -294,3 +299,107 @@ def test_what_cannot_be_compared_is_told(file: Path) -> None:
     assert find_obstacle() == "there is no table"
     file.unlink()
     assert find_obstacle() == f"{file} is gone, or no longer what was loaded"
+
+
+class KilledError(BaseException):
+    """As if the process were gone."""
+
+
+def kill_at(step: int, when: str, patch: pytest.MonkeyPatch) -> None:
+    """Have the process die before or after it changes something for the n-th time."""
+    left = step
+
+    def make_dying(change: Any) -> Any:
+        def die(*args: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0 and when == "before":
+                raise KilledError
+            answer = change(*args)
+            if left == 0:
+                raise KilledError
+            return answer
+
+        return die
+
+    for name in ("write", "create", "move", "move_folder"):
+        patch.setattr(LocalWriter, name, make_dying(getattr(LocalWriter, name)))
+
+
+def begin_with_rows(folder: Path) -> Folder:
+    """A load of two chunks into a table that has a row of somebody else as well."""
+    begun = Folder(folder)
+    (folder / "a.csv").write_text("1\n2\n")
+    begun.look()
+    table = begun.table.partition(":")[2]
+    write_deltalake(table, pa.table({"a": [7]}))
+    for batch, position in enumerate((2, 4)):
+        begun.commit(0, position)
+        marks = CommitProperties(app_transactions=[Transaction("3c18e0d1-413a-49a6-8430-cd5566fb7fe8", batch)])
+        write_deltalake(table, pa.table({"a": [batch + 1]}), mode="append", commit_properties=marks)
+    return begun
+
+
+def read_rows(begun: Folder) -> list[int]:
+    return sorted(DeltaTable(begun.table.partition(":")[2]).to_pyarrow_table()["a"].to_pylist())
+
+
+def undo(begun: Folder) -> None:
+    undo_load([str(begun.folder)], begun.table, LoadOptions(), now_ms=lambda: 1_795_220_516_284)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_load_is_taken_back_wherever_that_is_killed(tmp_path: Path, when: str) -> None:
+    step, is_killed = 0, True
+    while is_killed:
+        step += 1
+        place = tmp_path / str(step) / "in"
+        place.mkdir(parents=True)
+        begun = begin_with_rows(place)
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(step, when, patch)
+            try:
+                undo(begun)
+                is_killed = False
+            except KilledError:
+                pass
+        (place / "a.csv").write_text("another file meanwhile\n")
+        if is_killed:
+            if (step, when) != (1, "before"):
+                assert look_meanwhile(begun) in ("the load is being taken back", ["a.csv 23"])
+            undo(begun)
+        assert read_rows(begun) == [7]
+        assert begun.look() == ["a.csv 23"], "as if it had never begun"
+    assert step > 6
+
+
+def look_meanwhile(begun: Folder) -> str | list[str]:
+    """Until it is taken back nothing is loaded; after that all is loaded from its beginning on."""
+    try:
+        found = begun.look()
+    except LoadDiffersError as refused:
+        return refused.sentence
+    assert read_rows(begun) == [7]
+    return found
+
+
+def test_only_a_load_that_has_begun_is_taken_back(file: Path) -> None:
+    folder = Folder(file.parent)
+    with pytest.raises(LoadDiffersError, match="there is no such load") as refused:
+        undo(folder)
+    assert refused.value.found == "none"
+    folder.look()
+    undo(folder)
+    with pytest.raises(LoadDiffersError, match="there is no such load"):
+        undo(folder)
+
+
+def test_a_folder_of_files_is_that_of_one_load(file: Path) -> None:
+    other = file.with_name("b.csv")
+    other.write_text("2\n")
+    table = f"file:{file.parent.parent}/t"
+    load([str(file)], table, LoadOptions(schema="a int"), run=lambda *_: None)
+    load([str(file)], table, LoadOptions(schema="a int"), run=lambda *_: None)
+    with pytest.raises(TableTakenError) as refused:
+        load([str(other)], table, LoadOptions(schema="a int"), run=lambda *_: None)
+    assert "it is the table of the load on" in (refused.value.found or "")

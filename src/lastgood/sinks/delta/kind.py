@@ -6,12 +6,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits
+from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.delta.sink import DeltaSink
     from lastgood.storage.reading import Location, Storage
+    from lastgood.storage.writing import LocalWriter
 
 
 def _is_at(storage: Storage, location: Location) -> bool:
@@ -29,6 +30,12 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     from lastgood.sinks.delta.own_rows import find_own_rows
 
     return find_own_rows(storage, location, query_id, batches)
+
+
+def _take_out(storage: LocalWriter, location: Location, query_id: str, recovery: str, now_ms: int) -> TakenOut | str:
+    from lastgood.sinks.delta.taking_out import take_out
+
+    return take_out(storage, location, query_id, recovery, now_ms)
 
 
 def _make_changes() -> SinkChanges:
@@ -63,5 +70,6 @@ DELTA_SINK = SinkKind(
     is_at=_is_at,
     open_at=_open,
     find_own_rows=_find_own_rows,
+    take_out=_take_out,
     changes=_make_changes,
 )

@@ -27,6 +27,20 @@ def find_reach_back(log: TableLog, history: History, obstacles: tuple[str, ...])
     Returns:
         The batch, or None if nothing can be taken back; and why not further, in one line for a person.
     """
+    reached, because = _go_back(log, history, obstacles)
+    if reached is not None and reached < 0:
+        return 0, "it is the first batch"
+    return reached, because
+
+
+def find_obstacle(log: TableLog, history: History, obstacles: tuple[str, ...]) -> str | None:
+    """What stands against taking all batches back, also the first, in one line for a person; None if nothing does."""
+    reached, because = _go_back(log, history, obstacles)
+    return None if reached is not None and reached < 0 else because
+
+
+def _go_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tuple[int | None, str]:
+    """As `find_reach_back`, but below 0 where also the first batch can be taken back."""
     against = (*obstacles, *_list_forbidding(log))
     reached = history.shown.batch_id
     if against or reached is None:
@@ -38,14 +52,12 @@ def find_reach_back(log: TableLog, history: History, obstacles: tuple[str, ...])
     for commit in reversed(log.commits):
         batch_id = live.get(commit.version)
         if batch_id is not None:
-            why = _find_obstacle(commit, touched)
+            why = _explain_obstacle(commit, touched)
             if why is not None:
                 return reached, f"batch {batch_id}: {why}"
             reached = batch_id - 1
         if commit.recovery is None:
             touched |= dict.fromkeys(commit.added | commit.removed, commit)
-    if reached < 0:
-        return (0, "it is the first batch")
     return (reached, f"the version of batch {reached} was not read")
 
 
@@ -61,7 +73,7 @@ def _list_forbidding(log: TableLog) -> tuple[str, ...]:
     return tuple(f"the table has {name} = true" for name in found)
 
 
-def _find_obstacle(commit: TableCommit, touched: Mapping[str, TableCommit]) -> str | None:
+def _explain_obstacle(commit: TableCommit, touched: Mapping[str, TableCommit]) -> str | None:
     """Why what a version added cannot be taken back alone; `touched`: files by a later version of somebody else."""
     if commit.removed:
         return f"version {commit.version} also removed files ({commit.operation or 'no operation is told'})"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import SINK_LOG
-from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits
+from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.files.sink import FileSink
     from lastgood.storage.reading import Location, Storage
+    from lastgood.storage.writing import LocalWriter
 
 
 def _is_at(storage: Storage, location: Location) -> bool:
@@ -28,6 +29,19 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     """All: one query after another would go on with the numbers of the log, and pass over what it has already."""
     del storage, location, query_id, batches
     return OwnRows(None, None)
+
+
+def _take_out(storage: LocalWriter, location: Location, query_id: str, recovery: str, now_ms: int) -> TakenOut | str:
+    from lastgood.sinks.files.owning import put_aside
+
+    del query_id, now_ms  # the folder is that of one query
+    return TakenOut(None, put_aside(storage, location, recovery))
+
+
+def _reserve(storage: LocalWriter, location: Location, checkpoint: Location, planned: int | None) -> str | None:
+    from lastgood.sinks.files.owning import reserve
+
+    return reserve(storage, location, checkpoint, planned)
 
 
 def _make_changes() -> SinkChanges:
@@ -52,5 +66,7 @@ FILE_SINK = SinkKind(
     is_at=_is_at,
     open_at=_open,
     find_own_rows=_find_own_rows,
+    reserve=_reserve,
+    take_out=_take_out,
     changes=_make_changes,
 )

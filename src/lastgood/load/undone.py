@@ -1,0 +1,96 @@
+"""That a load is being taken back, and where what was noted of it goes: from then on it has never begun."""
+
+from __future__ import annotations
+
+import json
+
+from lastgood.frozen import dataclass
+from lastgood.load.kept import COUNTS, SPEC, locate_kept
+from lastgood.load.specification import LoadDiffersError
+from lastgood.notes import read_json
+from lastgood.storage.reading import Location, Storage
+from lastgood.storage.writing import LocalWriter
+from lastgood.values import JsonValue, ShapeError
+
+_UNDOING = "undo.json"
+_BYTES_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing(JsonValue):
+    """A load that is being taken back."""
+
+    id: str
+    at_ms: int
+    query_id: str | None
+    """None if no chunk was ever begun."""
+
+
+def keep_undoing(storage: LocalWriter, checkpoint: Location, undoing: Undoing) -> None:
+    """Note down that it is being taken back, before anything of it is.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    # Safe: whoever holds the checkpoint has seen that there is none.
+    storage.write(locate_kept(checkpoint) / _UNDOING, json.dumps(undoing.to_json()).encode())
+
+
+def read_undoing(storage: Storage, checkpoint: Location) -> Undoing | None:
+    """Whether a load is being taken back; None if it is not.
+
+    Raises:
+        LoadDiffersError: what is noted down is not that.
+        StorageError: it cannot be read (subclasses).
+    """
+    file = locate_kept(checkpoint) / _UNDOING
+    raw = storage.read(file, limit=_BYTES_MAX)
+    if raw is None:
+        return None
+    try:
+        return Undoing.from_json(read_json(raw))
+    except (ShapeError, ValueError) as error:
+        raise LoadDiffersError(
+            "what was noted down of a load that is taken back is not understood",
+            subject=str(file),
+            found=str(error),
+            expected="what `load --undo` wrote when it began",
+            effect="nothing was changed",
+        ) from error
+
+
+def require_not_undone(storage: Storage, checkpoint: Location) -> None:
+    """See that a load is not being taken back.
+
+    Raises:
+        LoadDiffersError: it is.
+        StorageError: it cannot be read (subclasses).
+    """
+    if read_undoing(storage, checkpoint) is not None:
+        raise LoadDiffersError(
+            "the load is being taken back",
+            subject=str(checkpoint),
+            found="that it was begun, and not ended",
+            expected="a load that goes on",
+            effect="nothing was read or written",
+            next="--undo added to the same command; then the same command without it loads anew",
+        )
+
+
+def put_aside(storage: LocalWriter, checkpoint: Location, undoing: Undoing) -> Location:
+    """Move all that was noted of a load, and its checkpoint, to where it is kept; goes on where it was interrupted.
+
+    Raises:
+        StorageError: it cannot be moved (subclasses).
+    """
+    work = locate_kept(checkpoint)
+    kept = work / "undone" / undoing.id
+    for folder, name in ((checkpoint, "checkpoint"), (work / COUNTS, COUNTS)):
+        if storage.stat(folder) is not None:
+            # Safe: its rows are out of the table, and until the last of these is moved no load begins here.
+            storage.move_folder(folder, kept / name)
+    for name in (SPEC, _UNDOING):
+        if storage.stat(work / name) is not None:
+            # Safe: as above; the note that it is being taken back goes last.
+            storage.move(work / name, kept / name)
+    return kept

@@ -1,0 +1,85 @@
+"""Takes all rows of one application out of a Delta table, by one more version; its mark stays.
+
+Who still writes under its name, though it should be dead, has its batches skipped as before.
+"""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.delta_log.actions import TAKE_BACK, Transaction
+from lastgood.delta_log.committing import (
+    format_version,
+    list_additions,
+    make_mark_action,
+    make_remove_action,
+    put_version,
+)
+from lastgood.delta_log.listing import DELTA_LOG, name_commit
+from lastgood.delta_log.table import TableLog, read_table_log
+from lastgood.sinks.delta.history import trace_history
+from lastgood.sinks.delta.sink import write_obstacles
+from lastgood.sinks.delta.taking_back import find_obstacle, list_versions_above
+from lastgood.sinks.kind import TakenOut
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import WritableStorage, require_exclusive_create
+
+_SECONDS = 120.0
+_ATTEMPTS_MAX = 50
+_VERSION_BYTES_MAX = 256 * 1024 * 1024
+
+
+def take_out(storage: WritableStorage, table: Location, app_id: str, recovery: str, now_ms: int) -> TakenOut | str:
+    """Take out what an application has written, if that is not done; or why it cannot be done, for a person.
+
+    Args:
+        storage: From `open_writable(table)`.
+        table: The folder that holds `_delta_log`.
+        app_id: Under which the rows were written.
+        recovery: On behalf of what, by which it is found that it is done.
+        now_ms: The time.
+
+    Raises:
+        ExclusiveCreateUnsupportedError: of several who commit a version not only one may do it there.
+        StorageError: the storage does not answer (subclasses).
+        ExtraMissingError: old versions have to be read from Parquet, and pyarrow is not installed.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS), since=0)
+        if log is None:
+            return TakenOut(None, None)
+        if isinstance(log, Damage):
+            return str(log)
+        taken = _judge(log, app_id, recovery)
+        if taken is not None:
+            return taken
+        require_exclusive_create(storage, table / DELTA_LOG)
+        content = _make_version(storage, table, log, app_id, recovery, now_ms)
+        # Safe, though no version ever goes again: it is created under the number right after what was judged, so
+        # nothing is written over and nothing came in between; the files that it takes out stay on the disk, in the
+        # history of the table. By the id in it we know it as ours, should we be killed now.
+        if put_version(storage, table, log.newest_version + 1, content):
+            return TakenOut(log.newest_version + 1, None)
+    return f"others who were quicker {_ATTEMPTS_MAX} times"
+
+
+def _judge(log: TableLog, app_id: str, recovery: str) -> TakenOut | str | None:
+    """What has been done, or why nothing can be; None if it is still to be done."""
+    done = next((commit for commit in log.commits if commit.recovery == recovery), None)
+    if done is not None:
+        return TakenOut(done.version, None)
+    if app_id not in log.transactions:
+        return TakenOut(None, None)
+    return find_obstacle(log, trace_history(log.commits, app_id), write_obstacles(log))
+
+
+def _make_version(
+    storage: WritableStorage, table: Location, log: TableLog, app_id: str, recovery: str, now_ms: int
+) -> bytes:
+    removals = []
+    for version in list_versions_above(trace_history(log.commits, app_id), -1):
+        raw = storage.read(table / DELTA_LOG / name_commit(version), limit=_VERSION_BYTES_MAX)
+        removals += [make_remove_action(each, now_ms=now_ms) for each in list_additions(raw or b"")]
+    mark = Transaction(app_id, log.transactions[app_id].version, now_ms)
+    parameters = {"recovery": recovery, "appId": app_id, "batch": -1}
+    return format_version(TAKE_BACK, parameters, [make_mark_action(mark), *removals], now_ms=now_ms)
