@@ -15,6 +15,7 @@ from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, unpack_files
 from lastgood.sources.files.folders import escape_pattern
 from lastgood.storage.reading import open_storage, parse_location
+from lastgood.supervise.load_driver import LoadQuestion
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_app.py")
@@ -133,9 +134,16 @@ def compare_load(
         files=looked,
     )
     spec = unpack_files(spec, lambda _: None)
-    sink = {"format": "parquet", "location": str(table)}
-    checkpoint = str(folder / f"chk-{chunk}")
-    question = {"spec": spec.to_json(), "checkpoint": checkpoint, "chunk": chunk, "sink": sink}
+    asking = LoadQuestion(
+        spec=spec,
+        checkpoint=str(folder / f"chk-{chunk}"),
+        chunk=chunk,
+        format="parquet",
+        location=str(table),
+        widening={},
+        evolves=False,
+    )
+    question = asking.to_question()
     spark = sparks.of("4.2.0")
     try:
         told = spark.call(APP, "run", question=question, zone=zone)

@@ -190,9 +190,17 @@ def _verify_logs(target: str, output_format: str) -> int:
         out.print(make_styled(("not known", "yellow"), told))
     for line in untold.more:
         out.print(make_styled(("not known", "yellow"), f": {line}"))
-    out.print("As planned, not as read: --data compares the records themselves.")
+    out.print(f"As planned, not as read: {_explain_reading(audit)} compares the records themselves.")
     print_nothing_changed()
     return 0 if audit.is_contiguous is True else 1
+
+
+def _explain_reading(audit: LogAudit) -> str:
+    """What compares what was read."""
+    from lastgood.sources.kinds import LOAD_SOURCE
+
+    is_load = LOAD_SOURCE.title in audit.compared.values()
+    return "the command with which it was loaded, with --verify added," if is_load else "--data"
 
 
 def _describe_refill(batch_id: int) -> str:

@@ -101,6 +101,14 @@ class LoadNotComparableError(LastgoodError):
         )
 
 
+class TableTakenError(LastgoodError):
+    """The table of a load is that of another query as well, which it cannot be."""
+
+    condition = "TABLE_TAKEN"
+    exit_code = 96
+    retry = Retry.AFTER_CHANGE
+
+
 class LoadUndoRefusedError(LastgoodError):
     """A load cannot be taken back."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from lastgood.frozen import dataclass
+from lastgood.ids import is_id
 from lastgood.load.kept import COUNTS, SPEC, locate_kept
 from lastgood.load.specification import LoadDiffersError
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import LocalWriter
-from lastgood.values import JsonValue, ShapeError
+from lastgood.values import JsonValue, ShapeError, make_form
 
 _UNDOING = "undo.json"
 _BYTES_MAX = 65_536
@@ -20,10 +21,21 @@ _BYTES_MAX = 65_536
 class Undoing(JsonValue):
     """A load that is being taken back."""
 
+    json = make_form("id at_ms query_id", check=lambda undoing: undoing.require_sound())
+
     id: str
     at_ms: int
     query_id: str | None
     """None if no chunk was ever begun."""
+
+    def require_sound(self) -> None:
+        """See that its id is one, since it becomes the name of a folder.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if not is_id(self.id):
+            raise ValueError(f"{self.id!r} is no id")
 
 
 def keep_undoing(storage: LocalWriter, checkpoint: Location, undoing: Undoing) -> None:

@@ -14,6 +14,10 @@ _SAMPLES_MAX = 3
 _HASH, _COUNT = "lastgood_hash", "lastgood_count"
 
 
+class MissingColumnError(Exception):
+    """A column that rows were written with is no longer in the table."""
+
+
 def read_rows(spark: SparkSession, sink: Mapping[str, Any], own: Mapping[str, Any]) -> DataFrame:
     """The rows of a load in its table.
 
@@ -43,11 +47,18 @@ def compare_rows(expected: DataFrame, found: DataFrame, columns: StructType) -> 
         expected: Rows as they were to be written.
         found: Rows that are there, perhaps with other columns as well.
         columns: Those that are compared; the table's types count, to which a writer converts.
+
+    Raises:
+        MissingColumnError: the table has one no longer.
     """
-    kinds = dict(found.dtypes)
-    values = [f"`{name.replace('`', '``')}`" for name in columns.fieldNames()]
+    kinds = {each.name.lower(): each.dataType for each in found.schema.fields}
     names = columns.fieldNames()
-    wanted = expected.select(*(sf.col(value).cast(kinds[name]) for value, name in zip(values, names, strict=True)))
+    values = [f"`{name.replace('`', '``')}`" for name in names]
+    missing = next((name for name in names if name.lower() not in kinds), None)
+    if missing is not None:
+        raise MissingColumnError(missing)
+    pairs = zip(values, names, strict=True)
+    wanted = expected.select(*(sf.col(value).cast(kinds[name.lower()]).alias(name) for value, name in pairs))
     there = found.select(*values)
     hashed = _make_hash(values)
     (records, sum_expected), (rows, sum_found) = (_sum_up(side, hashed) for side in (wanted, there))

@@ -37,7 +37,7 @@ from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
 from lastgood.sources.files.folders import escape_pattern
-from lastgood.spark.load_check import compare_rows, read_rows
+from lastgood.spark.load_check import MissingColumnError, compare_rows, read_rows
 from lastgood.spark.load_columns import LINE, find_plain_columns
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
@@ -125,7 +125,10 @@ class Job:
         assert position is not None  # else there is nothing to compare
         expected = self._load(self._read_range(begin_of(self.spec.files), position, schema), schema)
         found = read_rows(self.spark, self.question["sink"], self.question["own"])
-        self.tell({"compared": compare_rows(expected, found, schema)})
+        try:
+            self.tell({"compared": compare_rows(expected, found, schema)})
+        except MissingColumnError as error:
+            raise LoadRefusedError("compare", f"the table has no column {error} any more") from error
 
     def _run(self) -> None:
         _add_source(self.spark)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
 from lastgood.ids import make_id
 from lastgood.load.begun import Begun, find_begun
@@ -19,6 +18,7 @@ from lastgood.load.specification import (
     LoadNotComparableError,
     LoadSpec,
     LoadUndoRefusedError,
+    TableTakenError,
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
@@ -34,14 +34,6 @@ from lastgood.supervise.load_driver import LoadQuestion
 _CHUNK_LEAST = 64 * 1024 * 1024
 _CHUNK_OF_A_CORE = 128 * 1024 * 1024
 _CHUNKS_LEAST = 50
-
-
-class TableTakenError(LastgoodError):
-    """The table of a load is that of another query as well, which it cannot be."""
-
-    condition = "TABLE_TAKEN"
-    exit_code = 96
-    retry = Retry.AFTER_CHANGE
 
 
 _BEFORE = "the same command without --verify, before"

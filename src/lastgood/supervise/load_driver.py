@@ -17,7 +17,7 @@ from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
 from lastgood.load.begun import read_end
-from lastgood.load.specification import LoadSpec
+from lastgood.load.specification import LoadNotComparableError, LoadSpec
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
 from lastgood.process.told import find_last_line, follow
@@ -178,6 +178,8 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
             expected="files with the same columns, of types that a load reads",
             next="--evolve added to the same command, where there are more than before",
         )
+    if error["kind"] == "compare":
+        return LoadNotComparableError(error["found"], "a table with the columns that were loaded")
     if error["kind"] == "evolve":
         return UsageError(
             "the columns of a load can only get more",

@@ -20,6 +20,7 @@ from lastgood.load.specification import (
     LoadNotComparableError,
     LoadSpec,
     ParseMode,
+    TableTakenError,
     name_load,
 )
 from lastgood.observe.load_asked import LoadOptions
@@ -27,7 +28,6 @@ from lastgood.operations.load import load, undo_load
 from lastgood.operations.verify import verify_load
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
-from lastgood.supervise.held_load import TableTakenError
 from lastgood.supervise.load_driver import LoadQuestion
 
 
@@ -392,6 +392,19 @@ def test_only_a_load_that_has_begun_is_taken_back(file: Path) -> None:
     undo(folder)
     with pytest.raises(LoadDiffersError, match="there is no such load"):
         undo(folder)
+
+
+@pytest.mark.parametrize("undone_by", ["../../../x", "", "20261121-160058-7f3a/.."])
+def test_the_place_of_what_is_undone_is_not_told_by_the_lake(tmp_path: Path, undone_by: str) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    begun = begin_with_rows(place)
+    note = Path(f"{begun.asked[-1].checkpoint}.lastgood/undo.json")
+    note.write_text(json.dumps({"id": undone_by, "at_ms": 1, "query_id": None}))
+    with pytest.raises(LoadDiffersError, match="is not understood") as refused:
+        undo(begun)
+    assert refused.value.subject == str(note)
+    assert read_rows(begun) == [1, 2, 7]
 
 
 def test_a_folder_of_files_is_that_of_one_load(file: Path) -> None:
