@@ -96,5 +96,5 @@ def _count_differing(wanted: DataFrame, there: DataFrame, hashed: Column) -> Dat
 def _take_samples(rows: DataFrame, differing: DataFrame, hashed: Column, sign: int) -> list[str]:
     """A few rows that one side has too often, as JSON."""
     some = [row[0] for row in differing.where(sign * sf.col(_COUNT) > 0).select(_HASH).limit(_SAMPLES_MAX).collect()]
-    chosen = rows.where(hashed.isin(some)).limit(_SAMPLES_MAX)
-    return [row[0] for row in chosen.select(sf.to_json(sf.struct("*"))).collect()]
+    told = rows.where(hashed.isin(some)).select(sf.to_json(sf.struct("*"))).distinct().limit(_SAMPLES_MAX)
+    return [row[0] for row in told.collect()]
