@@ -227,6 +227,7 @@ def test_columns_that_came_since_are_taken_where_that_is_asked_for(tmp_path: Pat
     assert not run_load(list_typed(schemas[1]))["is_new"]
     write_records(folder / f"c.{ending}", ["id", "name", "note"], range(5, 6))
     assert run_load(list_typed(schemas[1]))["rows"] == 6
+    assert compare(list_typed(schemas[1]), 0)["records"] == 6
     if ending == "csv":
         write_records(folder / "d.csv", ["id", "name", "note"], range(6, 7))
         refused = call(*list_typed(schemas[2], "--evolve"))

@@ -121,6 +121,9 @@ class Job:
         """Hold what is committed against what is in the table."""
         _add_source(self.spark)
         schema = self._find_schema()
+        why = explain_incomparable(self.spec, schema)
+        if why is not None:
+            raise LoadRefusedError("compare", why)
         position = read_begun(self.storage, self.checkpoint).position
         assert position is not None  # else there is nothing to compare
         expected = self._load(self._read_range(begin_of(self.spec.files), position, schema), schema)
@@ -356,6 +359,19 @@ def _read_columns_of_rows(spark: SparkSession, file: InputFile) -> StructType:
         footer = Path(folder) / "footer.parquet"
         footer.write_bytes(read_footer(open_storage(location), location, file.size))
         return spark.read.parquet(str(footer)).schema
+
+
+def explain_incomparable(spec: LoadSpec, columns: StructType) -> str | None:
+    """Why what was loaded cannot be read again as it was then; None if it can.
+
+    A record of CSV that was loaded before there were more columns is one with too few values now, which is corrupt.
+    """
+    if spec.columns_at_first is None or spec.form is not LoadFormat.CSV:
+        return None
+    keeps_corrupt = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT) in columns.fieldNames()
+    if spec.mode is ParseMode.PERMISSIVE and not keeps_corrupt:
+        return None  # it has null there, as in the table
+    return "it has got columns since it began, and its first records would count as corrupt now"
 
 
 def add_columns(known: StructType, found: StructType, *, are_in_order: bool) -> StructType:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from lastgood.spark.load_job import LoadRefusedError, add_columns, find_reason
+from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
+from lastgood.spark.load_job import LoadRefusedError, add_columns, explain_incomparable, find_reason
 
 FAILED = "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: "
 WORKER = f"""{FAILED}[PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):
@@ -80,3 +81,29 @@ def test_a_column_that_was_there_stays_what_it_was(found: StructType, are_in_ord
     with pytest.raises(LoadRefusedError) as refused:
         add_columns(KNOWN, found, are_in_order=are_in_order)
     assert refused.value.answer == {"kind": "evolve", "found": why}
+
+
+@pytest.mark.parametrize(
+    ("form", "mode", "at_first", "columns", "is_comparable"),
+    [
+        (LoadFormat.CSV, ParseMode.DROPMALFORMED, None, KNOWN, True),
+        (LoadFormat.CSV, ParseMode.PERMISSIVE, 1, KNOWN, True),
+        (LoadFormat.JSONL, ParseMode.DROPMALFORMED, 1, KNOWN, True),
+        (LoadFormat.CSV, ParseMode.DROPMALFORMED, 1, KNOWN, False),
+        (LoadFormat.CSV, ParseMode.PERMISSIVE, 1, make_columns(id=IntegerType, _corrupt_record=StringType), False),
+    ],
+)
+def test_records_that_would_be_corrupt_now_are_not_compared(
+    form: LoadFormat, mode: ParseMode, at_first: int | None, columns: StructType, is_comparable: bool
+) -> None:
+    spec = LoadSpec(
+        table="delta:/t",
+        form=form,
+        schema=None,
+        infers=False,
+        options={},
+        mode=mode,
+        files=(),
+        columns_at_first=at_first,
+    )
+    assert (explain_incomparable(spec, columns) is None) == is_comparable
