@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from lastgood.sinks.files.sink import FileSink
     from lastgood.storage.reading import Location, Storage
     from lastgood.storage.writing import LocalWriter
+
+
+NOTE: Final = "_lastgood_load.json"
+"""Says in a folder whose it is, and goes wherever that goes; readers pass over names with an underscore."""
 
 
 def _is_at(storage: Storage, location: Location) -> bool:

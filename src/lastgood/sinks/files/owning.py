@@ -13,13 +13,12 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import list_log
 from lastgood.frozen import dataclass
 from lastgood.notes import read_json
+from lastgood.sinks.files.kind import NOTE
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import LocalWriter
 from lastgood.values import JsonValue, ShapeError
 
-NOTE = "_lastgood_load.json"
-"""Lies in the folder, and goes wherever that goes; readers pass over names with an underscore."""
 _BYTES_MAX = 65_536
 
 

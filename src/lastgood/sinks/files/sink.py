@@ -27,7 +27,7 @@ from lastgood.errors import StorageError, explain_error
 from lastgood.frozen import dataclass
 from lastgood.sinks.data_files import DataFile, add_broken_files, join_below
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, make_silent_evidence
-from lastgood.sinks.files.kind import FILE_SINK
+from lastgood.sinks.files.kind import FILE_SINK, NOTE
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Entry, Location, LocationInvalidError, Storage, parse_location
 
@@ -204,11 +204,7 @@ class FileSink:
         """What the folder says, the same for every query; see `Sink.evidence`."""
         try:
             log = self.read()
-            is_empty = log is not None or not ask_one(
-                lambda: _list_folder(self._storage, self._folder),
-                deadline=Deadline.after(self._timeout_seconds),
-                subject=self.location,
-            )
+            is_empty = log is not None or not self._list_others()
         except StorageError as error:
             return make_silent_evidence(self.kind, self.location, DedupeKey.DIRECTORY, error)
         found = judge_sink_log(log, self.location)
@@ -218,6 +214,15 @@ class FileSink:
             return found
         because = f"there are files, but no {SINK_LOG}: it may have been deleted"
         return replace(found, known=False, because=because, complete_from=None)
+
+    def _list_others(self) -> set[str]:
+        """What lies in the folder itself, but for the note that says whose it is."""
+        names = ask_one(
+            lambda: _list_folder(self._storage, self._folder),
+            deadline=Deadline.after(self._timeout_seconds),
+            subject=self.location,
+        )
+        return set(names or ()) - {NOTE}
 
     def _with_time(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
         """The same, knowing when its newest batch was written where that left no file which could tell."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.sinks.files.owning import NOTE, put_aside, reserve
+from lastgood.sinks.files.kind import NOTE
+from lastgood.sinks.files.owning import put_aside, reserve
+from lastgood.sinks.files.sink import FileSink
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import LocalWriter
 
@@ -32,6 +34,14 @@ def test_the_first_has_it_and_keeps_it(tmp_path: Path) -> None:
     assert ask(folder, planned=0) is None, "whose it is is noted: nothing else counts"
     other = ask(folder, checkpoint=Location("file", "", "/lake/other"))
     assert other == f"{NOTE}: it is the table of the load on /lake/chk"
+
+
+def test_a_folder_that_is_only_kept_shows_no_batch(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    assert ask(folder) is None
+    location = parse_location(str(folder))
+    found = FileSink(LocalWriter(root=location), location).evidence("q", now_ms=0)
+    assert (found.known, found.last_batch) == (True, None)
 
 
 def test_what_was_there_before_has_it(tmp_path: Path) -> None:
