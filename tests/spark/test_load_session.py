@@ -45,9 +45,9 @@ def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, 
     file, to = tmp_path / "in.csv", f"file:{tmp_path / 'table'}"
     file.write_text("".join(f"{each},a\n" for each in range(1000)))
 
-    def load(**more: Any) -> dict[str, Any]:
+    def load(table: str = to, **more: Any) -> dict[str, Any]:
         asked = {"schema": "id INT, name STRING", **more}
-        return sparks.of("4.2.0").call(APP, "load", file=str(file), to=to, more=asked)
+        return sparks.of("4.2.0").call(APP, "load", file=str(file), to=table, more=asked)
 
     first = load(chunk_size=2000)
     size = file.stat().st_size
@@ -61,8 +61,8 @@ def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, 
     assert load()["error"]["condition"] == "INPUT_CHANGED"
     grown = load(follow_growth=True)
     assert (grown["loaded"]["resumed_at"], grown["rows"]) == (size, 1001)
-    assert (
-        load(schema="id NOTHING", checkpoint=str(tmp_path / "chk"))["error"]["sentence"]
-        == "Spark does not take the schema"
-    )
+    assert load(checkpoint=str(tmp_path / "chk"))["error"]["condition"] == "TABLE_TAKEN"
+    other = tmp_path / "other"
+    assert load(f"file:{other}", schema="id NOTHING")["error"]["sentence"] == "Spark does not take the schema"
+    assert not other.exists()
     assert load(mode="strict")["error"]["sentence"] == "the mode is not known"

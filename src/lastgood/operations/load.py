@@ -76,7 +76,6 @@ def load(
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
         is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
-            held.reserve_table()
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
             run(question, Follower(storage, checkpoint, spec, tell).take, say)

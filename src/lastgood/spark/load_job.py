@@ -28,6 +28,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.load.begun import read_begun, read_end
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
 from lastgood.load.position import LoadPosition
@@ -36,6 +37,7 @@ from lastgood.load.ranges import begin_of
 from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
+from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.files.folders import escape_pattern
 from lastgood.spark.load_check import MissingColumnError, compare_rows, read_rows
 from lastgood.spark.load_columns import LINE, find_plain_columns
@@ -43,7 +45,7 @@ from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
 from lastgood.spark.load_source import NAME, LoadSource
 from lastgood.storage.reading import open_storage, parse_location
-from lastgood.storage.writing import open_writable
+from lastgood.storage.writing import LocalWriter, open_writable
 
 _CORRUPT = "__lastgood_corrupt"
 _CORRUPT_DEFAULT = "_corrupt_record"
@@ -136,6 +138,7 @@ class Job:
     def _run(self) -> None:
         _add_source(self.spark)
         schema = self._find_schema()
+        self._reserve_table()
         self._take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString()}})
         frame = self.spark.readStream.format(NAME).options(**self._make_options(schema)).load()
@@ -158,6 +161,17 @@ class Job:
         finally:
             query.stop()  # in a session that goes on, whoever presses Ctrl-C means the query as well
         self._tell_chunks(query, told)
+
+    def _reserve_table(self) -> None:
+        """See that its table is not that of another query, where it cannot be that of several."""
+        reserve = SINK_KINDS[self.spec.table.partition(":")[0]].reserve
+        if reserve is None:
+            return
+        place = parse_location(self.question["sink"]["location"])
+        planned = read_checkpoint(self.storage, self.checkpoint).last_planned
+        why = reserve(LocalWriter(root=place), place, self.checkpoint, planned)
+        if why is not None:
+            raise LoadRefusedError("taken", why)
 
     def _take_columns(self, schema: StructType) -> None:
         """Have these from now on; what was loaded with fewer is counted before.

@@ -18,7 +18,6 @@ from lastgood.load.specification import (
     LoadNotComparableError,
     LoadSpec,
     LoadUndoRefusedError,
-    TableTakenError,
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
@@ -76,28 +75,6 @@ class HeldLoad:
             widening=traits.widening or {},
             evolves=wanted.evolves,
         )
-
-    def reserve_table(self) -> None:
-        """See that its table is not that of another query, where it cannot be that of several.
-
-        Raises:
-            TableTakenError: it is, or it has files that its readers would no longer see.
-            StorageError: the storage does not answer (subclasses).
-        """
-        reserve = SINK_KINDS[self.kind].reserve
-        if reserve is None:
-            return
-        planned = read_checkpoint(self.storage, self.checkpoint).last_planned
-        why = reserve(LocalWriter(root=self.place), self.place, self.checkpoint, planned)
-        if why is not None:
-            raise TableTakenError(
-                "the table is not of this load alone",
-                subject=str(self.place),
-                found=why,
-                expected="a folder of its own, empty or absent when the load begins",
-                effect="nothing was loaded",
-                next="--to with another folder; a Delta table takes several loads",
-            )
 
     def find_own_rows(self) -> OwnRows:
         """Its rows in the table, of all that is committed, to be compared with its files.

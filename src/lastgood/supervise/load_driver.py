@@ -17,7 +17,7 @@ from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
 from lastgood.load.begun import read_end
-from lastgood.load.specification import LoadNotComparableError, LoadSpec
+from lastgood.load.specification import LoadNotComparableError, LoadSpec, TableTakenError
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
 from lastgood.process.told import find_last_line, follow
@@ -125,6 +125,8 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
 
     Raises:
         UsageError: Spark does not take the schema.
+        TableTakenError: the table is that of another query as well, which it cannot be.
+        LoadNotComparableError: what was loaded cannot be compared.
         LoadFailedError: the job ended with an error.
         ExtraMissingError, JavaMissingError: a part is not there, or too old.
         LastgoodError: JVM parts cannot be had (subclasses).
@@ -177,6 +179,14 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
             found=error["found"],
             expected="files with the same columns, of types that a load reads",
             next="--evolve added to the same command, where there are more than before",
+        )
+    if error["kind"] == "taken":
+        return TableTakenError(
+            "the table is not of this load alone",
+            found=error["found"],
+            expected="a folder of its own, empty or absent when the load begins",
+            effect="nothing was loaded",
+            next="--to with another folder; a Delta table takes several loads",
         )
     if error["kind"] == "compare":
         return LoadNotComparableError(error["found"], "a table with the columns that were loaded")

@@ -20,7 +20,6 @@ from lastgood.load.specification import (
     LoadNotComparableError,
     LoadSpec,
     ParseMode,
-    TableTakenError,
     name_load,
 )
 from lastgood.observe.load_asked import LoadOptions
@@ -405,14 +404,3 @@ def test_the_place_of_what_is_undone_is_not_told_by_the_lake(tmp_path: Path, und
         undo(begun)
     assert refused.value.subject == str(note)
     assert read_rows(begun) == [1, 2, 7]
-
-
-def test_a_folder_of_files_is_that_of_one_load(file: Path) -> None:
-    other = file.with_name("b.csv")
-    other.write_text("2\n")
-    table = f"file:{file.parent.parent}/t"
-    load([str(file)], table, LoadOptions(schema="a int"), run=lambda *_: None)
-    load([str(file)], table, LoadOptions(schema="a int"), run=lambda *_: None)
-    with pytest.raises(TableTakenError) as refused:
-        load([str(other)], table, LoadOptions(schema="a int"), run=lambda *_: None)
-    assert "it is the table of the load on" in (refused.value.found or "")
