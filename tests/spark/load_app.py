@@ -61,3 +61,11 @@ def write(spark, told):
     finally:
         for name in told["conf"]:
             spark.conf.unset(name)
+
+
+def compare(spark, told):
+    """What `load --verify` finds between two sides of rows, each SQL."""
+    from lastgood.spark.load_check import compare_rows
+
+    one, other = (spark.sql(told[side]) for side in ("one", "other"))
+    return compare_rows(one, other, one.schema)

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 _SAMPLES_MAX = 3
 _HASH, _COUNT = "lastgood_hash", "lastgood_count"
@@ -60,7 +60,7 @@ def compare_rows(expected: DataFrame, found: DataFrame, columns: StructType) -> 
     pairs = zip(values, names, strict=True)
     wanted = expected.select(*(sf.col(value).cast(kinds[name.lower()]).alias(name) for value, name in pairs))
     there = found.select(*values)
-    hashed = _make_hash(values)
+    hashed = _make_hash([_make_plain(each.name, each.dataType) for each in there.schema.fields])
     (records, sum_expected), (rows, sum_found) = (_sum_up(side, hashed) for side in (wanted, there))
     told: dict[str, Any] = {"records": records, "rows": rows, "lost": 0, "surplus": 0}
     if (records, sum_expected) == (rows, sum_found):
@@ -74,9 +74,17 @@ def compare_rows(expected: DataFrame, found: DataFrame, columns: StructType) -> 
     return {**told, "lost_samples": samples[0], "surplus_samples": samples[1]}
 
 
-def _make_hash(values: Sequence[str]) -> Column:
+def _make_plain(name: str, kind: DataType) -> Column:
+    """A column; of values that have others in them their JSON, as the hash passes over what is null within."""
+    column = sf.col(f"`{name.replace('`', '``')}`")
+    if isinstance(kind, ArrayType | MapType | StructType):
+        return sf.to_json(column, {"ignoreNullFields": "false"})
+    return column
+
+
+def _make_hash(values: Sequence[Column]) -> Column:
     """Of a row; which values are null counts too, as the hash passes over them."""
-    return sf.xxhash64(*values, *(sf.col(value).isNull() for value in values))
+    return sf.xxhash64(*values, *(value.isNull() for value in values))
 
 
 def _sum_up(rows: DataFrame, hashed: Column) -> tuple[int, Any]:

@@ -80,8 +80,6 @@ _SESSION_CONF = {
     # As they are by default: what columns of Parquet are does not go by the session.
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.binaryAsString": "false",
-    # To compare rows with maps, whose entries a writer leaves in their order.
-    "spark.sql.legacy.allowHashOnMapType": "true",
 }
 
 

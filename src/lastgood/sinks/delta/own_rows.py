@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.sinks.kind import OwnRows
 from lastgood.storage.parallel import Deadline
@@ -39,17 +36,13 @@ def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:
     missing = set(range(batches)) - {commit.by_app[app_id].version for commit in own}
     if missing:
         return f"its log has no version of batch {min(missing)} (any more)"
-    others = [commit for commit in log.commits if app_id not in commit.by_app and commit.changes_data]
-    if log.oldest_read == 0 and not others:
+    foreign = [commit for commit in log.commits if app_id not in commit.by_app]
+    is_alone = not any(commit.changes_data for commit in foreign)
+    if log.oldest_read == 0 and is_alone:
         return OwnRows(log.newest_version, None)  # also if its files were rewritten, as by OPTIMIZE
     files = frozenset(path for commit in own for path in commit.added)
-    touched = next(_list_touching(log, app_id, files), None)
-    if touched is not None:
-        operation = touched.operation or "no operation is told"
-        return f"version {touched.version} ({operation}) rewrote or removed rows of it"
+    touching = [commit for commit in foreign if commit.removed & files]
+    if touching:
+        operation = touching[0].operation or "no operation is told"
+        return f"version {touching[0].version} ({operation}) rewrote or removed rows of it"
     return OwnRows(log.newest_version, tuple(sorted(files)))
-
-
-def _list_touching(log: TableLog, app_id: str, files: frozenset[str]) -> Iterator[TableCommit]:
-    """The versions of others that removed files of an application."""
-    return (commit for commit in log.commits if app_id not in commit.by_app and commit.removed & files)

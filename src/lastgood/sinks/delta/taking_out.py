@@ -65,9 +65,9 @@ def take_out(storage: WritableStorage, table: Location, app_id: str, recovery: s
 
 def _judge(log: TableLog, app_id: str, recovery: str) -> TakenOut | str | None:
     """What has been done, or why nothing can be; None if it is still to be done."""
-    done = next((commit for commit in log.commits if commit.recovery == recovery), None)
-    if done is not None:
-        return TakenOut(done.version, None)
+    done = [commit.version for commit in log.commits if commit.recovery == recovery]
+    if done:
+        return TakenOut(done[0], None)
     if app_id not in log.transactions:
         return TakenOut(None, None)
     return find_obstacle(log, trace_history(log.commits, app_id), write_obstacles(log))

@@ -97,5 +97,6 @@ def _find_other(storage: LocalWriter, folder: Location, planned: int | None) -> 
         return f"{SINK_LOG} with batch {max(ids)}: another query writes there, and Spark would pass over batches"
     if ids or planned is not None:
         return None
-    names = [name for name in storage.names(folder) or () if not name.startswith((".", "_"))]
+    there = storage.names(folder) or ()
+    names = [name for name in there if not name.startswith((".", "_"))]
     return f"{min(names)}, which its readers would no longer see" if names else None
