@@ -1,15 +1,20 @@
 """Whether this lastgood is slower than another one: `python benchmarks/against.py OTHER_CHECKOUT/.venv/bin/lastgood`
 
 Prints one JSON object; exit code 1 if over budget. Both do the same work on the same files, in turns, so that what else
-the machine does meets both; compared are seconds of the processor, the least of several runs.
+the machine does meets both; compared are seconds of the processor, the least of several runs. Where neighbours of a
+virtual machine make such seconds vary by half, `--instructions` compares the instructions that valgrind counts, on logs
+of a tenth of the length: the same number in every run, but blind to what waits for memory.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from figures import Figure, print_figures
@@ -26,6 +31,8 @@ BUDGET_RATIO = 1.1
 BATCHES = 20_000
 FILE_BATCHES = 5000
 CHECKPOINTS = 200
+UNDER_VALGRIND = 10
+"""What of these lengths is built where instructions are counted: a command takes some fifty times as long there."""
 WORK = {
     "--help": ["--help"],
     "status, one checkpoint": ["status", "short"],
@@ -36,7 +43,7 @@ WORK = {
     "plan --goal replan": ["plan", "short", "--goal", "replan", "--accept", "duplicates", "-o", "plan.json"],
     "inspect": ["inspect", "long"],
     "inspect --all": ["inspect", "long", "--all", "--format", "json"],
-    "inspect --file": ["inspect", "files", "--file", f"f{FILE_BATCHES // 2}.json"],
+    "inspect --file": ["inspect", "files", "--file", f"f{FILE_BATCHES // UNDER_VALGRIND // 2}.json"],
     "offsets --stable-lag": ["offsets", "long", "--stable-lag", "3"],
     "verify": ["verify", "long"],
     "backup list": ["backup", "list", "long"],
@@ -44,12 +51,13 @@ WORK = {
 """Verbs as they are typed in the folder of `build`."""
 
 
-def build(folder: Path) -> None:
-    """A short and a long log of Kafka with their mirrors, a log of files, and many small checkpoints."""
+def build(folder: Path, divisor: int) -> None:
+    """A short and a long log of Kafka with their mirrors, a log of files, and many small checkpoints; all but the short
+    log of the `divisor`-th part of their lengths."""
     short = CheckpointBuilder(folder / "short")
     short.run(100)
     short.plan()
-    CheckpointBuilder(folder / "long").run(BATCHES)
+    CheckpointBuilder(folder / "long").run(BATCHES // divisor)
     for name in ("short", "long"):
         location = parse_location(str(folder / name))
         writer = MirrorWriter(
@@ -62,12 +70,14 @@ def build(folder: Path) -> None:
         )
         writer.look()
         writer.settle()
-    CheckpointBuilder(folder / "files", FileInput(compact_interval=FILE_BATCHES)).run(FILE_BATCHES)
-    for number in range(CHECKPOINTS):
+    CheckpointBuilder(folder / "files", FileInput(compact_interval=FILE_BATCHES // divisor)).run(
+        FILE_BATCHES // divisor
+    )
+    for number in range(CHECKPOINTS // divisor):
         CheckpointBuilder(folder / "many" / f"query{number}").run(3)
 
 
-def run(lastgood: Path, words: list[str | Path], folder: Path) -> tuple[float, int]:
+def take_seconds(lastgood: Path, words: list[str | Path], folder: Path) -> tuple[float, int]:
     """Seconds of the processor that a command takes, and its exit code."""
     process = subprocess.Popen(
         [lastgood, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -77,27 +87,54 @@ def run(lastgood: Path, words: list[str | Path], folder: Path) -> tuple[float, i
     return usage.ru_utime + usage.ru_stime, process.returncode
 
 
-def compare(theirs: Path, words: list[str | Path], folder: Path) -> float:
-    """What of their seconds ours take, each at its best."""
-    least: dict[Path, float] = {}
-    codes: dict[Path, int] = {}
-    for _ in range(TURNS):
-        for lastgood in (OURS, theirs):
-            seconds, codes[lastgood] = run(lastgood, words, folder)
-            least[lastgood] = min(seconds, least.get(lastgood, seconds))
-    if codes[OURS] != codes[theirs]:
-        raise SystemExit(f"{words} ended with {codes[OURS]} here and with {codes[theirs]} there: not the same work")
-    return least[OURS] / least[theirs]
+def count_instructions(lastgood: Path, words: list[str | Path], folder: Path) -> tuple[float, int]:
+    """Instructions that a command takes with the processes that it starts, and its exit code."""
+    with tempfile.TemporaryDirectory() as counted:
+        valgrind = ["valgrind", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={os.devnull}"]
+        process = subprocess.run(
+            [*valgrind, f"--log-file={counted}/%p", lastgood, *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        logs = "".join(log.read_text() for log in Path(counted).iterdir())
+    return sum(int(number) for number in re.findall(r"Collected : (\d+)", logs)), process.returncode
+
+
+def compare(theirs: Path, folder: Path, measure: Callable[..., tuple[float, int]], turns: int) -> dict[str, float]:
+    """What of their cost ours has for each piece of work, each at its best.
+
+    All the work is done before any is done again: a spell in which the machine is busy meets one turn of each, and not
+    all turns of one.
+    """
+    least: dict[tuple[str, Path], float] = {}
+    for _ in range(turns):
+        for name, words in WORK.items():
+            codes = {}
+            for lastgood in (OURS, theirs):
+                cost, codes[lastgood] = measure(lastgood, words, folder)
+                least[name, lastgood] = min(cost, least.get((name, lastgood), cost))
+            if codes[OURS] != codes[theirs]:
+                raise SystemExit(f"{words} ended with {codes[OURS]} here, {codes[theirs]} there: not the same work")
+    return {name: least[name, OURS] / least[name, theirs] for name in WORK}
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    theirs = Path(sys.argv[1]).absolute()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("theirs", type=lambda path: Path(path).absolute(), help="the command of the other checkout")
+    parser.add_argument("--instructions", action="store_true", help="count instructions with valgrind")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lastgood-against-") as made:
         folder = Path(made)
-        build(folder)
-        ratios = {name: compare(theirs, words, folder) for name, words in WORK.items()}
+        if asked.instructions:
+            build(folder, UNDER_VALGRIND)
+            ratios = compare(asked.theirs, folder, count_instructions, 2)
+        else:
+            build(folder, 1)
+            ratios = compare(asked.theirs, folder, take_seconds, TURNS)
     return print_figures([Figure(name, ratio, "ratio", BUDGET_RATIO) for name, ratio in ratios.items()])
 
 
