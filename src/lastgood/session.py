@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
+
+import platformdirs
 
 from lastgood import library
 from lastgood.errors import UsageError
+from lastgood.ledger.url import is_ledger_url
 from lastgood.library import Evidence, Tell
 from lastgood.load.specification import ParseMode
+from lastgood.load.unpacking import unpack_files
 from lastgood.observe.load_asked import LoadOptions
 from lastgood.operations.load import Loaded
 from lastgood.operations.load import load as load_files
 from lastgood.planning.plan import Plan
-from lastgood.spark.load_session import require_session, run_in_session
+from lastgood.spark.load_session import give_chunks, require_session, run_in_session
+from lastgood.storage.reading import parse_location
+from lastgood.supervise.held_load import hold_chunks
 from lastgood.supervise.load_driver import SPARK_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
+
+if TYPE_CHECKING:
+    from lastgood.spark.load_chunks import Chunk
+
+_NAME = re.compile("[A-Za-z0-9_-]{1,60}")
+_GOES_ON = "see the log of the driver; the same call goes on from there"
 
 
 def rebuild(
@@ -114,15 +128,12 @@ def load(
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
     session = require_session(spark, SPARK_OF_LOADS)
-    modes = [each.value for each in ParseMode]
-    if mode not in modes:
-        raise UsageError("the mode is not known", found=mode, expected=", ".join(modes))
     wanted = LoadOptions(
         form=form,
         schema=schema,
         infers=infer_schema,
         options=options or {},
-        mode=ParseMode(mode),
+        mode=_find_mode(mode),
         chunk=chunk_size,
         checkpoint=checkpoint,
         follows_growth=follow_growth,
@@ -134,6 +145,110 @@ def load(
         del say
         error = run_in_session(session, question.to_question(), take)
         if error is not None:
-            raise make_load_error(error, "see the log of the driver; the same call goes on from there")
+            raise make_load_error(error, _GOES_ON)
 
     return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell, run=run)
+
+
+def chunks(
+    files: str | Sequence[str],
+    *,
+    name: str,
+    form: str | None = None,
+    schema: str | None = None,
+    infer_schema: bool = False,
+    options: Mapping[str, str] | None = None,
+    mode: str = "permissive",
+    chunk_size: int | None = None,
+    checkpoint: str | None = None,
+    follow_growth: bool = False,
+    reprocess: Iterable[str] = (),
+    ledger: str | None = None,
+    spark: Any = None,
+) -> Iterator[Chunk]:
+    """The records of files, chunk by chunk, for a program that writes them where Spark cannot.
+
+    A chunk is done with when the next one is asked for: then it is committed, in the checkpoint of the job, and never
+    handed again. One that the program has left before, by an error, `break` or `kill -9`, is handed again by the next
+    call, with the same rows and the same `key`. So each row comes *at least once*, and at most one chunk comes again
+    for each time that it ended. What the program writes is *exactly once* where it writes the rows of a chunk together
+    with its key in one transaction, or to where a key that was there before changes nothing.
+
+    Example::
+
+        for chunk in lastgood.spark.chunks("orders.csv", name="orders-to-erp", schema="id BIGINT, amount DOUBLE"):
+            erp.post(chunk.rows.toPandas(), idempotency_key=chunk.key)
+
+    Args:
+        files: One or several, in the order in which they are read; or one folder, with each call those that came since.
+        name: Of the job: the same name goes on. Letters, digits, `_` and `-`.
+        form: As `load`.
+        schema: As `load`.
+        infer_schema: As `load`.
+        options: As `load`.
+        mode: As `load`.
+        chunk_size: Bytes of a chunk; its rows have to fit into the memory and the disks of Spark.
+        checkpoint: Where the checkpoint of the job lies; None: `jobs/NAME` in the user's data folder.
+        follow_growth: As `load`.
+        reprocess: As `load`.
+        ledger: Where the progress is recorded, to be asked with SQL, as `Recorder` takes it: `sqlite:`,
+            `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. One that does not answer does not stop the job.
+        spark: A classic session; None: the active one.
+
+    Returns:
+        An iterator; whoever keeps it and leaves it before its end calls its `close`.
+
+    Raises:
+        UsageError: a file, an option, the name, the schema or the session cannot be what was meant.
+        LoadDiffersError: another job has begun on this checkpoint.
+        InputChangedError: a file is not what it was when the job began.
+        CheckpointHeldError: the same job goes on elsewhere.
+        LoadFailedError: Spark ended with an error.
+        StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+    """
+    session = require_session(spark, SPARK_OF_LOADS)
+    if not _NAME.fullmatch(name):
+        raise UsageError("the name is none for a job", found=name, expected="letters, digits, _ and -, 60 at most")
+    if ledger is not None and not is_ledger_url(ledger):
+        raise UsageError(
+            "the ledger is not understood", found=ledger, expected="sqlite:, sqlite:///FILE, postgresql://…"
+        )
+    wanted = LoadOptions(
+        form=form,
+        schema=schema,
+        infers=infer_schema,
+        options=options or {},
+        mode=_find_mode(mode),
+        chunk=chunk_size,
+        checkpoint=checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name),
+        follows_growth=follow_growth,
+        reprocessed=tuple(reprocess),
+    )
+    return _take_chunks(session, [files] if isinstance(files, str) else files, name, wanted, ledger)
+
+
+def _take_chunks(
+    session: Any, files: Sequence[str], name: str, wanted: LoadOptions, ledger: str | None
+) -> Iterator[Chunk]:
+    assert wanted.checkpoint is not None  # it was chosen before
+    with hold_chunks(files, name, parse_location(wanted.checkpoint), wanted) as held, _start_recorder(session, ledger):
+        if held.is_whole:
+            return
+        question = held.ask(unpack_files(held.spec, lambda _: None), wanted).to_question()
+        yield from give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON))
+
+
+def _start_recorder(session: Any, ledger: str | None) -> AbstractContextManager[object]:
+    """Record what the session does to a ledger, if there is to be one."""
+    if ledger is None:
+        return nullcontext()
+    from lastgood.spark.recorder import Recorder  # noqa: PLC0415 - loaded only by whoever asks for it
+
+    return Recorder(session, to=ledger)
+
+
+def _find_mode(named: str) -> ParseMode:
+    modes = [each.value for each in ParseMode]
+    if named not in modes:
+        raise UsageError("the mode is not known", found=named, expected=", ".join(modes))
+    return ParseMode(named)

@@ -15,7 +15,7 @@ from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, unpack_files
 from lastgood.sources.files.folders import escape_pattern
 from lastgood.storage.reading import open_storage, parse_location
-from lastgood.supervise.load_driver import LoadQuestion
+from lastgood.supervise.load_driver import LoadQuestion, LoadSink
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_app.py")
@@ -138,9 +138,7 @@ def compare_load(
         spec=spec,
         checkpoint=str(folder / f"chk-{chunk}"),
         chunk=chunk,
-        format="parquet",
-        location=str(table),
-        widening={},
+        sink=LoadSink(format="parquet", location=str(table), widening={}),
         evolves=False,
     )
     question = asking.to_question()

@@ -63,6 +63,8 @@ _ENDINGS = {
     ".parquet": LoadFormat.PARQUET,
 }
 GZIP_ENDING = ".gz"
+PROGRAM = "program"
+"""Stands before the name of a job, where a table has its kind: its program takes the chunks itself."""
 _ANEW = "--checkpoint with a location of its own"
 _EVOLVE = f"--evolve added to the same command, where there are more columns than before; or {_ANEW}"
 _REPROCESS = "--reprocess FILE added to the same command: it is loaded as it is now, and the rows of what it was stay"
@@ -161,7 +163,7 @@ class LoadSpec(JsonValue):
     """A load, as it lies beside its checkpoint from its first start on."""
 
     table: str
-    """The sink: `delta:LOCATION` or `file:LOCATION`."""
+    """The sink: `delta:LOCATION`, `file:LOCATION`, or `program:NAME` of a job."""
     form: LoadFormat
     schema: str | None
     """DDL of the columns, as it was said; None: as Spark finds them."""

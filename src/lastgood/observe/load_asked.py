@@ -21,6 +21,7 @@ from lastgood.storage.reading import Location, open_storage, parse_location
 
 _NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
 """Of these Spark need not look for the columns."""
+_WRITES_HERE = "a load writes to a disk of this machine so far"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +60,39 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
     Raises:
         UsageError: a location, the table or an option cannot be what was meant.
     """
-    if not files:
-        raise UsageError("no file is named", expected="FILE, one or several")
+    locations = find_files(files, wanted)
     kind, _, place = to.partition(":")
     if kind not in SINK_KINDS or find_traits(kind).reader is None or not place:
         raise UsageError("the table is not understood", found=to, expected="delta:LOCATION or file:LOCATION")
+    if wanted.evolves and find_traits(kind).widening is None:
+        raise UsageError(
+            "a table of this kind has the columns with which it began", found=to, expected="delta:LOCATION"
+        )
+    _require_here(parse_location(place), _WRITES_HERE, "a path")
+    return locations, f"{kind}:{parse_location(place)}"
+
+
+def find_files(files: Sequence[str], wanted: LoadOptions) -> list[Location]:
+    """Where the files lie.
+
+    Args:
+        files: As for `find_places`.
+        wanted: How they are read.
+
+    Raises:
+        UsageError: a location or an option cannot be what was meant.
+    """
+    if not files:
+        raise UsageError("no file is named", expected="FILE, one or several")
     locations = [parse_location(each) for each in files]
     twice = {str(each) for each in locations if locations.count(each) > 1}
     if twice:
         raise UsageError("a file is named twice", found=min(twice), expected="each file once")
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
-    if wanted.evolves and find_traits(kind).widening is None:
-        raise UsageError(
-            "a table of this kind has the columns with which it began", found=to, expected="delta:LOCATION"
-        )
-    for written in filter(None, (place, wanted.checkpoint)):
-        _require_here(parse_location(written), "a load writes to a disk of this machine so far", "a path")
-    return locations, f"{kind}:{parse_location(place)}"
+    if wanted.checkpoint is not None:
+        _require_here(parse_location(wanted.checkpoint), _WRITES_HERE, "a path")
+    return locations
 
 
 def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions, begun: LoadSpec | None) -> LoadSpec:

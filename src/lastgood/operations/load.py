@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from lastgood.frozen import dataclass
 from lastgood.load.begun import read_begun
 from lastgood.load.kept import read_counts
-from lastgood.load.position import LoadPosition
 from lastgood.load.specification import ParseMode
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
@@ -74,7 +73,7 @@ def load(
     wanted = options or LoadOptions()
     with hold_load(files, to, wanted) as held:
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
-        is_new = not begun.is_settled or begun.position != LoadPosition(*spec.end)
+        is_new = not held.is_whole
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)

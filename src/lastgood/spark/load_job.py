@@ -57,7 +57,8 @@ Not `$`: in Java that is also before U+2028 or U+0085 at the end.
 """
 _ARRAY = r"^[\x09\x0A\x0D\x20]*\["
 _ENDED = "load ended, since "
-_OWN_REASON = re.compile(f"{_ENDED}(.*)")
+_OWN_REASON = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_ENDED}(.*)")
+"""Not wherever that stands: an error may quote the expression that raises it."""
 _REASON = re.compile(r"^(?:: )?[\w.$]*(?:Error|Exception): (.+)$", re.MULTILINE)
 """A line of a Python traceback, or behind Py4J's own words, that names an error; the last one is the outermost."""
 _STREAM_FAILED = " terminated with exception: "
@@ -111,7 +112,7 @@ class Job:
             LoadRefusedError: Spark does not take the schema or the options.
             PySparkException: the query has failed.
         """
-        with _set_up(self.spark):
+        with set_up(self.spark):
             if "own" in self.question:
                 self._compare()
             else:
@@ -133,15 +134,23 @@ class Job:
         except MissingColumnError as error:
             raise LoadRefusedError("compare", f"the table has no column {error} any more") from error
 
-    def _run(self) -> None:
+    def begin(self) -> tuple[DataFrame, StructType]:
+        """The records that are not loaded yet, and the columns that they make, which are kept from now on.
+
+        Raises:
+            LoadRefusedError: Spark does not take the schema or the options.
+        """
         _add_source(self.spark)
         schema = self._find_schema()
         self._reserve_table()
         self._take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString()}})
-        frame = self.spark.readStream.format(NAME).options(**self._make_options(schema)).load()
+        return self.spark.readStream.format(NAME).options(**self._make_options(schema)).load(), schema
+
+    def _run(self) -> None:
+        records, schema = self.begin()
         sink = self.question["sink"]
-        writer = self._load(frame, schema).writeStream.format(sink["format"])
+        writer = self._load(records, schema).writeStream.format(sink["format"])
         if self.spec.columns_at_first is not None:
             writer = writer.options(**sink["widening"])
         writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
@@ -162,6 +171,8 @@ class Job:
 
     def _reserve_table(self) -> None:
         """See that its table is not that of another query, where it cannot be that of several."""
+        if "sink" not in self.question:
+            return
         reserve = SINK_KINDS[self.spec.table.partition(":")[0]].reserve
         if reserve is None:
             return
@@ -265,7 +276,7 @@ class Job:
         told = self.spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
         return StructType([each for each in schema.fields if each.name != told])
 
-    def _parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
+    def parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
         """All rows that records make, and whether one is corrupt; with columns for that as well."""
         spec = self.spec
         if spec.form in (LoadFormat.TEXT, LoadFormat.PARQUET):
@@ -292,15 +303,15 @@ class Job:
         if is_multi_line:
             chosen[corrupt] = _restore(chosen[corrupt])
         rows = parsed.select(*(column.alias(name) for name, column in chosen.items()))
-        return rows, _name(corrupt).isNotNull()
+        return rows, select_column(corrupt).isNotNull()
 
     def _load(self, records: DataFrame, schema: StructType) -> DataFrame:
         """The rows that are written: those that Spark's own reader makes of a file with these records."""
-        rows, is_corrupt = self._parse(records, schema)
-        rows = rows.observe(_OBSERVED, *_count(is_corrupt))
+        rows, is_corrupt = self.parse(records, schema)
+        rows = rows.observe(_OBSERVED, *count_rows(is_corrupt))
         if self.spec.mode is ParseMode.DROPMALFORMED:
             rows = rows.where(~is_corrupt)
-        return rows.select(*map(_name, schema.fieldNames()))
+        return rows.select(*map(select_column, schema.fieldNames()))
 
     def _count_again(self, schema: StructType) -> None:
         """Count what was committed by one who died before he could note it down: at most a chunk for each."""
@@ -308,9 +319,9 @@ class Job:
         for batch in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
             start = self._read_end(batch - 1) if batch else begin_of(self.spec.files)
             records = self._read_range(start, self._read_end(batch), schema)
-            rows, is_corrupt = self._parse(records, schema)
-            ((rows_found, corrupt_found),) = rows.agg(*_count(is_corrupt)).collect()
-            self._keep(batch, rows_found, corrupt_found)
+            rows, is_corrupt = self.parse(records, schema)
+            ((rows_found, corrupt_found),) = rows.agg(*count_rows(is_corrupt)).collect()
+            self.keep(batch, rows_found, corrupt_found)
 
     def _read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """What the source has between two positions."""
@@ -320,7 +331,8 @@ class Job:
     def _read_end(self, batch: int) -> LoadPosition:
         return read_end(self.storage, self.checkpoint, batch)
 
-    def _keep(self, batch: int, rows: int, corrupt: int) -> None:
+    def keep(self, batch: int, rows: int, corrupt: int) -> None:
+        """Note down and tell what a chunk has."""
         keep_count(self.storage, self.checkpoint, batch, ChunkCount(rows, corrupt))
         self.tell({"chunk": {"batch": batch, "rows": rows, "corrupt": corrupt}})
 
@@ -337,12 +349,12 @@ class Job:
                 if not self.is_kept:
                     keep_spec(self.storage, self.checkpoint, self.spec)
                     self.is_kept = True
-                self._keep(batch, observed["rows"], observed["corrupt"])
+                self.keep(batch, observed["rows"], observed["corrupt"])
         return told
 
 
 @contextlib.contextmanager
-def _set_up(spark: SparkSession) -> Iterator[None]:
+def set_up(spark: SparkSession) -> Iterator[None]:
     """Have a session as a load needs it, and as it was afterwards."""
     before = {name: spark.conf.get(name) for name in _SESSION_CONF}
     try:
@@ -471,11 +483,13 @@ def _choose(name: str, plain: str | None) -> Column:
     return sf.when(sf.col(LINE).isNull(), sf.col(plain)).otherwise(parsed)
 
 
-def _count(is_corrupt: Column) -> tuple[Column, Column]:
+def count_rows(is_corrupt: Column) -> tuple[Column, Column]:
+    """How many rows there are, and how many of them are corrupt."""
     return sf.count(sf.lit(1)).alias("rows"), sf.count(sf.when(is_corrupt, 1)).alias("corrupt")
 
 
-def _name(column: str) -> Column:
+def select_column(column: str) -> Column:
+    """One whose name may have any sign in it."""
     return sf.col(f"`{column.replace('`', '``')}`")
 
 

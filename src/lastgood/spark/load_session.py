@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from lastgood.errors import UsageError
+from lastgood.errors import LastgoodError, UsageError
 from lastgood.spark.agent.sessions import is_connect
+
+if TYPE_CHECKING:
+    from lastgood.spark.load_chunks import Chunk
 
 
 def run_in_session(
@@ -34,6 +37,34 @@ def run_in_session(
     except (PySparkException, Py4JError) as error:
         return {"kind": "failed", "found": find_reason(error)}
     return None
+
+
+def give_chunks(
+    session: Any, question: Mapping[str, Any], name: str, fail: Callable[[Mapping[str, str]], LastgoodError]
+) -> Iterator[Chunk]:
+    """The chunks of a job that nobody is done with yet.
+
+    Args:
+        session: A classic session of Spark.
+        question: As `load_job` reads it.
+        name: Of the job.
+        fail: Makes the error of what `load_job` tells as one.
+
+    Raises:
+        LastgoodError: what `fail` makes.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from lastgood.spark.load_chunks import ChunkJob  # noqa: PLC0415
+    from lastgood.spark.load_job import LoadRefusedError, find_reason  # noqa: PLC0415
+
+    try:
+        yield from ChunkJob(session, question, name).give_chunks()
+    except LoadRefusedError as refused:
+        raise fail(refused.answer) from refused
+    except (PySparkException, Py4JError) as error:
+        raise fail({"kind": "failed", "found": find_reason(error)}) from error
 
 
 def require_session(session: Any, version: str) -> Any:

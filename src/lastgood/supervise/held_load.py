@@ -13,7 +13,9 @@ from lastgood.ids import make_id
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.kept import read_spec
+from lastgood.load.position import LoadPosition
 from lastgood.load.specification import (
+    PROGRAM,
     LoadDiffersError,
     LoadNotComparableError,
     LoadSpec,
@@ -21,20 +23,18 @@ from lastgood.load.specification import (
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
-from lastgood.observe.load_asked import LoadOptions, find_places, look_at_load
+from lastgood.observe.load_asked import LoadOptions, find_files, find_places, look_at_load
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kind import OwnRows, TakenOut
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import LocalWriter
-from lastgood.supervise.load_driver import LoadQuestion
+from lastgood.supervise.load_driver import LoadQuestion, LoadSink
 
 _CHUNK_LEAST = 64 * 1024 * 1024
 _CHUNK_OF_A_CORE = 128 * 1024 * 1024
 _CHUNKS_LEAST = 50
-
-
 _BEFORE = "the same command without --verify, before"
 
 
@@ -44,8 +44,8 @@ class HeldLoad:
 
     name: str
     """By which the same command finds it again."""
-    place: Location
-    """Of the table."""
+    place: Location | None
+    """Of the table; None: a program takes its chunks."""
     checkpoint: Location
     storage: Storage
     """Of the checkpoint."""
@@ -57,6 +57,11 @@ class HeldLoad:
         """Of the table, as of a sink."""
         return self.spec.table.partition(":")[0]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is loaded."""
+        return self.begun.is_settled and self.begun.position == LoadPosition(*self.spec.end)
+
     def ask(self, spec: LoadSpec, wanted: LoadOptions) -> LoadQuestion:
         """What the Spark job is asked.
 
@@ -64,17 +69,20 @@ class HeldLoad:
             spec: It, with what was found out of its files since.
             wanted: How it is loaded.
         """
-        traits = find_traits(self.kind)
-        assert traits.reader is not None  # else it was refused
         return LoadQuestion(
             spec=spec,
             checkpoint=str(self.checkpoint),
             chunk=wanted.chunk or _choose_chunk(spec.size),
-            format=traits.reader.format,
-            location=str(self.place),
-            widening=traits.widening or {},
+            sink=self._make_sink(),
             evolves=wanted.evolves,
         )
+
+    def _make_sink(self) -> LoadSink | None:
+        if self.place is None:
+            return None
+        traits = find_traits(self.kind)
+        assert traits.reader is not None  # else it was refused
+        return LoadSink(format=traits.reader.format, location=str(self.place), widening=traits.widening or {})
 
     def find_own_rows(self) -> OwnRows:
         """Its rows in the table, of all that is committed, to be compared with its files.
@@ -94,7 +102,7 @@ class HeldLoad:
                 found = f"{file.location} is gone, or no longer what was loaded"
                 raise LoadNotComparableError(found, "the files as they were")
         find = SINK_KINDS[self.kind].find_own_rows
-        assert find is not None  # else it is no table for a load
+        assert find is not None and self.place is not None  # else it is no table for a load  # noqa: PT018
         own = find(open_storage(self.place), self.place, query.query_id, len(self.begun.chunks))
         if isinstance(own, str):
             raise LoadNotComparableError(own, "a table that tells which rows are those of the load")
@@ -117,11 +125,37 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
         CheckpointHeldError: somebody else works on it.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
-    locations, table = find_places(files, to, wanted)
-    place = parse_location(table.partition(":")[2])
-    name = name_load([str(each) for each in locations], table)
-    checkpoint = _locate_checkpoint(place, name, wanted)
-    asked = look_at_load(locations, table, wanted, read_spec(open_storage(checkpoint), checkpoint))
+    located = _locate_load(files, to, wanted)
+    asked = look_at_load(located.files, located.table, wanted, _read_known(located.checkpoint))
+    with _hold(located.name, located.place, located.checkpoint, asked, wanted) as held:
+        yield held
+
+
+@contextmanager
+def hold_chunks(files: Sequence[str], name: str, checkpoint: Location, wanted: LoadOptions) -> Iterator[HeldLoad]:
+    """As `hold_load`, of what a program takes chunk by chunk.
+
+    Args:
+        files: As for `hold_load`.
+        name: Of the job.
+        checkpoint: Of the job.
+        wanted: How the files are read.
+    """
+    locations = find_files(files, wanted)
+    asked = look_at_load(locations, f"{PROGRAM}:{name}", wanted, _read_known(checkpoint))
+    with _hold(name, None, checkpoint, asked, wanted) as held:
+        yield held
+
+
+def _read_known(checkpoint: Location) -> LoadSpec | None:
+    """The load as it has begun there, if it has."""
+    return read_spec(open_storage(checkpoint), checkpoint)
+
+
+@contextmanager
+def _hold(
+    name: str, place: Location | None, checkpoint: Location, asked: LoadSpec, wanted: LoadOptions
+) -> Iterator[HeldLoad]:
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = open_storage(checkpoint)
         spec, begun = find_begun(
@@ -191,22 +225,25 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
         CheckpointHeldError: somebody else works on it.
         StorageError: it cannot be read or written (subclasses).
     """
-    locations, table = find_places(files, to, wanted)
-    kind, _, where = table.partition(":")
-    place = parse_location(where)
-    name = name_load([str(each) for each in locations], table)
-    checkpoint = _locate_checkpoint(place, name, wanted)
+    located = _locate_load(files, to, wanted)
+    checkpoint, table = located.checkpoint, located.table
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = LocalWriter(root=checkpoint)
         undoing = read_undoing(storage, checkpoint)
         if undoing is None:
-            _require_begun(read_spec(storage, checkpoint), [str(each) for each in locations], table)
+            _require_begun(read_spec(storage, checkpoint), [str(each) for each in located.files], table)
             query = read_checkpoint(storage, checkpoint).query
             query_id = query.query_id if isinstance(query, QueryMetadata) else None
             undoing = Undoing(make_id(now_ms), now_ms, query_id)
             keep_undoing(storage, checkpoint, undoing)
         yield LoadToUndo(
-            name=name, place=place, checkpoint=checkpoint, storage=storage, kind=kind, table=table, undoing=undoing
+            name=located.name,
+            place=located.place,
+            checkpoint=checkpoint,
+            storage=storage,
+            kind=table.partition(":")[0],
+            table=table,
+            undoing=undoing,
         )
 
 
@@ -221,10 +258,26 @@ def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str) -> 
         )
 
 
-def _locate_checkpoint(place: Location, name: str, wanted: LoadOptions) -> Location:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Located:
+    """A load, by what is asked for."""
+
+    files: Sequence[Location]
+    name: str
+    table: str
+    place: Location
+    """Of the table."""
+    checkpoint: Location
+
+
+def _locate_load(files: Sequence[str], to: str, wanted: LoadOptions) -> _Located:
+    locations, table = find_places(files, to, wanted)
+    place = parse_location(table.partition(":")[2])
+    name = name_load([str(each) for each in locations], table)
+    checkpoint = place.sibling(f"{WORK_SUFFIX}/loads/{name}")
     if wanted.checkpoint:
-        return parse_location(wanted.checkpoint)
-    return place.sibling(f"{WORK_SUFFIX}/loads/{name}")
+        checkpoint = parse_location(wanted.checkpoint)
+    return _Located(files=locations, name=name, table=table, place=place, checkpoint=checkpoint)
 
 
 def _choose_chunk(size: int) -> int:

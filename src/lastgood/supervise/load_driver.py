@@ -44,6 +44,17 @@ class LoadFailedError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSink(JsonValue):
+    """Where the rows go."""
+
+    format: str
+    """As Spark names it."""
+    location: str
+    widening: Mapping[str, str]
+    """Options of its writer for a load that has got columns since it began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadQuestion:
     """What the job is asked."""
 
@@ -51,12 +62,8 @@ class LoadQuestion:
     checkpoint: str
     chunk: int
     """Bytes."""
-    format: str
-    """Of the sink, as Spark names it."""
-    location: str
-    """Of the sink."""
-    widening: Mapping[str, str]
-    """Options of its writer for a load that has got columns since it began."""
+    sink: LoadSink | None
+    """None: to the program that asks."""
     evolves: bool
     """Whether it may get some now."""
     own: OwnRows | None = None
@@ -65,12 +72,13 @@ class LoadQuestion:
     def to_question(self) -> dict[str, Any]:
         """What it reads."""
         own = {} if self.own is None else {"own": self.own.to_json()}
+        sink = {} if self.sink is None else {"sink": self.sink.to_json()}
         return {
             **own,
+            **sink,
             "spec": self.spec.to_json(),
             "checkpoint": self.checkpoint,
             "chunk": self.chunk,
-            "sink": {"format": self.format, "location": self.location, "widening": dict(self.widening)},
             "evolves": self.evolves,
         }
 
@@ -135,7 +143,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
     if not environment.version.startswith(SPARK_OF_LOADS):
         raise ExtraMissingError(extra="spark", module="pyspark 4.2", needed_for="lastgood load")
     jars: tuple[Path, ...] = ()
-    if question.format == "delta" and environment.jar_set is not None:
+    if question.sink is not None and question.sink.format == "delta" and environment.jar_set is not None:
         jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
     log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
     refused: list[Mapping[str, str]] = []

@@ -28,6 +28,7 @@ JAVA = """An error occurred while calling o192.start.
 \tat org.apache.hadoop.fs.RawLocalFileSystem.mkdirs(RawLocalFileSystem.java:878)
 """
 ENDED = f"{FAILED}[USER_RAISED_EXCEPTION] load ended, since a line is a JSON array: [1] SQLSTATE: P0001\nmore"
+QUOTED = "[MALFORMED] a record in raise_error(concat(load ended, since it is one, value))"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ ENDED = f"{FAILED}[USER_RAISED_EXCEPTION] load ended, since a line is a JSON arr
         (WORKER, "/in.csv was cut off while it was loaded"),
         (JAVA, "Parent path is not a directory: file:/tmp/t"),
         (ENDED, "a line is a JSON array: [1] SQLSTATE: P0001"),
+        (f"{FAILED}[MALFORMED] a record in raise_error(concat(load ended, since it is one, value))\nmore", QUOTED),
         (f"{FAILED}[MALFORMED] a record\nmore", "[MALFORMED] a record"),
         (
             "[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'.\n== SQL ==",

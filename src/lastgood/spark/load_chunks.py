@@ -1,0 +1,137 @@
+"""The chunks of files, handed to a program one by one: by a query whose batches wait until it is done with them."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lastgood.frozen import dataclass
+from lastgood.load.begun import read_end, read_planned
+from lastgood.load.specification import ParseMode
+from lastgood.spark.load_job import Job, count_rows, select_column, set_up
+
+_IS_CORRUPT = "__lastgood_is_corrupt"
+_POLL_SECONDS = 0.2
+
+
+class ChunkLeftError(Exception):
+    """The program has left a chunk before it was done with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some records of a job: those of one batch of its checkpoint, in Spark's cache until the next is taken."""
+
+    number: int
+    """Of the batch; the first is 0."""
+    key: str
+    """The same whenever this chunk is handed, and that of no other, of whatever job."""
+    rows: DataFrame
+    count: int
+    """How many rows it has."""
+    corrupt: int
+    """How many of its records are not what the schema says; of these `dropmalformed` makes no rows."""
+    is_again: bool
+    """Whether it may have been handed before: a run has ended before it was done with."""
+    begin: int
+    """Bytes of all files before it."""
+    end: int
+    """Bytes of all files with it."""
+    size: int
+    """Bytes of all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """What a batch has."""
+
+    number: int
+    rows: DataFrame
+    count: int
+    corrupt: int
+
+
+class ChunkJob(Job):
+    """A load whose chunks a program takes."""
+
+    def __init__(self, spark: SparkSession, question: Mapping[str, Any], name: str) -> None:
+        super().__init__(spark, question, lambda _: None)
+        self.name = name
+        self._handed: queue.SimpleQueue[_Handed] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Whether the program is done with what was handed."""
+
+    def give_chunks(self) -> Iterator[Chunk]:
+        """Those that nobody is done with yet; a program is done with one when it asks for the next.
+
+        Raises:
+            LoadRefusedError: Spark does not take the schema or the options.
+            PySparkException: the query has failed.
+        """
+        planned = read_planned(self.storage, self.checkpoint)
+        with set_up(self.spark):
+            running = self._start()
+        try:
+            while (handed := self._wait(running)) is not None:
+                end = read_end(self.storage, self.checkpoint, handed.number)
+                yield Chunk(
+                    number=handed.number,
+                    key=f"{running.id}/{handed.number}",
+                    rows=handed.rows,
+                    count=handed.count,
+                    corrupt=handed.corrupt,
+                    is_again=end == planned,
+                    begin=self._count_bytes_before(handed.number),
+                    end=self.spec.count_bytes_before(end.file, end.position),
+                    size=self.spec.size,
+                )
+                self._answers.put(True)  # noqa: FBT003 - the queue's item
+            running.awaitTermination()
+        finally:
+            self._answers.put(False)  # noqa: FBT003 - one that is not done with is not committed
+            running.stop()
+
+    def _start(self) -> StreamingQuery:
+        records, schema = self.begin()
+        rows, is_corrupt = self.parse(records, schema)
+        columns = map(select_column, schema.fieldNames())
+        marked = rows.select(*columns, is_corrupt.alias(_IS_CORRUPT))
+        writer = marked.writeStream.queryName(self.name).foreachBatch(self._hand)
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
+
+    def _hand(self, marked: DataFrame, number: int) -> None:
+        """Hand a batch to the program, and wait until it is done with it; only then Spark commits it."""
+        cached = marked.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            ((count, corrupt),) = cached.agg(*count_rows(sf.col(_IS_CORRUPT))).collect()
+            handed = _Handed(number, cached.drop(_IS_CORRUPT), count, corrupt)
+            if self.spec.mode is ParseMode.DROPMALFORMED:
+                whole = cached.where(~sf.col(_IS_CORRUPT))
+                handed = _Handed(number, whole.drop(_IS_CORRUPT), count - corrupt, corrupt)
+            self._handed.put(handed)
+            if not self._answers.get():
+                raise ChunkLeftError(f"chunk {number} was left")
+            self.keep(number, count, corrupt)
+        finally:
+            cached.unpersist()
+
+    def _wait(self, running: StreamingQuery) -> _Handed | None:
+        """The next chunk; None where there is none any more."""
+        while True:
+            try:
+                return self._handed.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if not running.isActive and self._handed.empty():
+                    return None
+
+    def _count_bytes_before(self, number: int) -> int:
+        if number == 0:
+            return 0
+        before = read_end(self.storage, self.checkpoint, number - 1)
+        return self.spec.count_bytes_before(before.file, before.position)
