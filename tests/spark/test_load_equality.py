@@ -92,6 +92,22 @@ CASES = {
         b"1,01/03/2026 10h,,,01.03.26\n", options={"timestampFormat": "dd/MM/yyyy HH'h'", "dateFormat": "dd.MM.yy"}
     ),
     "not UTF-8": Case(b"1,,\xff\xfe,1\n2,,\xe4\xf6,2\n", schema=MARKED),
+    "Latin-1": Case(
+        b"n\xe4me,\xa7\n\xa0\n1,,\xe4\xf6\x85\xff,1\n" + ROW + b"\n2,," + bytes(range(128, 256)) + b",2\nx,\xdf",
+        schema=MARKED,
+        options={"header": "true", "encoding": "iso-8859-1"},
+    ),
+    "Latin-1 behind a byte order mark": Case(b"\xef\xbb\xbf1,,\xe4\n", options={"charset": "ISO-8859-1"}),
+    "names in Latin-1": Case(
+        b"\xa7 no\nid,n\xe4me\n\xa7\n1,\xe4\n",
+        schema=None,
+        options={"header": "true", "encoding": "ISO-8859-1", "comment": "\xa7"},
+    ),
+    "signs in Latin-1": Case(
+        b"1\xa7\xa7\xb4a\xa7b\xb4\xa71\n", options={"encoding": "ISO-8859-1", "sep": "\xa7", "quote": "\xb4"}
+    ),
+    "ASCII that is none": Case(b"1,,\xe4\xf6a,1\n2,,b,2\n", options={"encoding": "US-ASCII"}),
+    "UTF-8 as it is told": Case("1,,ä,1\n".encode() + b"2,,\xff\n", options={"encoding": "UTF-8"}),
     "control characters": Case(bytes(each for each in range(1, 32) if each not in (10, 13)) + b"\n1,,a\x00b,1\n"),
     "found out": Case(b"id,v,t\n1,1.5,2026-03-01\n2,,\nx,2,\n", schema=None, options={"header": "true"}, infers=True),
     "texts": Case(b"id,v,v\n1,1.5,2\n", schema=None, options={"header": "true"}),
@@ -173,6 +189,7 @@ NAMES_OF_SOME = (
     "packed",
     "line ends of Unicode",
     "found out, with names that are patterns",
+    "Latin-1",
 )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from lastgood.errors import UsageError
+from lastgood.load.encoding import find_codec
 from lastgood.load.quoting import IrregularError, are_multi_line, find_quoting
 from lastgood.load.ranges import LINE_ENDS, find_line_end
 from lastgood.load.row_groups import list_begins, open_row_groups, require_known_calendar
@@ -151,12 +152,13 @@ def _require_text(location: Location, head: bytes, *, is_packed: bool) -> None:
         )
 
 
-def _find_end_of_header(read: Read, begins: int, comment: str) -> int:
+def _find_end_of_header(read: Read, begins: int, options: Mapping[str, str]) -> int:
     """Behind the first line that is neither blank nor a comment, as Spark takes it for the header."""
+    codec, comment = find_codec(options), options.get("comment", "")
     at = begins
     while begun := read(at, COMPARED_BYTES):
         end = find_line_end(read, at, None)
-        line = begun[: end - at].decode(errors="replace")
+        line = begun[: end - at].decode(codec, errors="replace")
         at = end
         is_comment = bool(comment) and line.startswith(comment)
         if take_trimmed(line) and not is_comment:
@@ -173,7 +175,7 @@ def _find_first_record(read: Read, begins: int, options: Mapping[str, str], loca
     """Where the first record of CSV begins, behind a header if there is one."""
     has_header = options.get("header", "").lower() == "true"
     if not are_multi_line(options):
-        return _find_end_of_header(read, begins, options.get("comment", "")) if has_header else begins
+        return _find_end_of_header(read, begins, options) if has_header else begins
     records = find_quoting(options, read, location)
     try:
         return records.find_end_of_header(read, begins) if has_header else begins

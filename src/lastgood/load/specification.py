@@ -37,7 +37,7 @@ _SHARED = (
     " timeZone"
 )
 _CSV = (
-    "charToEscapeQuoteEscaping comment delimiter emptyValue escape header ignoreLeadingWhiteSpace"
+    "charset charToEscapeQuoteEscaping comment delimiter emptyValue encoding escape header ignoreLeadingWhiteSpace"
     " ignoreTrailingWhiteSpace maxCharsPerColumn maxColumns multiLine nanValue negativeInf nullValue positiveInf"
     " preferDate quote sep unescapedQuoteHandling"
 )

@@ -7,6 +7,7 @@ from dataclasses import field
 
 from lastgood.errors import UsageError
 from lastgood.frozen import dataclass
+from lastgood.load.encoding import require_known_encoding
 from lastgood.load.input_files import list_folder, look_at_file
 from lastgood.load.specification import (
     InputFile,
@@ -117,6 +118,7 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
         _require_nothing_to_parse(wanted)
     _require_files_of_folder(wanted.reprocessed, inputs, folder)
     options = require_known_options(form, wanted.options)
+    require_known_encoding(options)
     known: dict[str, InputFile] = {}
     if begun is not None and folder is not None:
         known = {each.location: each for each in begun.files}

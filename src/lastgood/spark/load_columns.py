@@ -15,6 +15,7 @@ import pyarrow.csv
 from pyspark.sql import types as st
 
 from lastgood.frozen import dataclass
+from lastgood.load.encoding import ENCODING
 from lastgood.spark.load_forms import PlainForm, find_form
 
 ROWS_MAX: Final = 10_000
@@ -28,7 +29,7 @@ _COLUMNS_LEAST = 2
 """Of one column a blank record cannot be told from a record that is blank."""
 _COLUMNS_MOST = 2_000
 _SEPARATORS = (",", ";", "|", "\t")
-_OPTIONS = frozenset({"header", "sep", "delimiter", "columnNameOfCorruptRecord", "multiLine"})
+_OPTIONS = frozenset({"header", "sep", "delimiter", "columnNameOfCorruptRecord", "multiLine", *ENCODING})
 """Options with which a plain record is read as without."""
 _QUOTING = frozenset({("quote", '"'), ("escape", '"'), ("escape", "\\")})
 """So are these, of signs that it has not."""

@@ -30,6 +30,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.load.begun import read_begun, read_end
+from lastgood.load.encoding import ENCODING
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
 from lastgood.load.position import LoadPosition
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
@@ -285,7 +286,8 @@ class Job:
         corrupt = told if told in schema.fieldNames() else _CORRUPT
         marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
         mode = "FAILFAST" if spec.mode is ParseMode.FAILFAST else "PERMISSIVE"
-        options = {**spec.options, _CORRUPT_OPTION: corrupt, "mode": mode}
+        options = {name: value for name, value in spec.options.items() if name not in ENCODING}
+        options |= {_CORRUPT_OPTION: corrupt, "mode": mode}
         parse = _parse_csv if spec.form is LoadFormat.CSV else _parse_json
         line = sf.col(LINE)
         wanted = ~line.rlike(_BLANK[spec.form])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lastgood.load.encoding import encode_as_utf8, find_codec
 from lastgood.load.quoting import Quoting, are_multi_line, find_quoting
 from lastgood.load.ranges import Piece, cut_anywhere, find_line_end, read_lines
 from lastgood.load.row_groups import list_begins, open_row_groups
@@ -52,8 +53,9 @@ class PieceReader(Protocol):
 class LineReader:
     """A record is a line: it comes by its columns where it is plain, else as a line."""
 
-    def __init__(self, columns: StructType, plain: PlainColumns | None) -> None:
-        self.columns, self.plain = columns, plain
+    def __init__(self, columns: StructType, plain: PlainColumns | None, options: Mapping[str, str]) -> None:
+        self.columns, self.plain, self.options = columns, plain, options
+        self.codec = find_codec(options)
         self.lines_schema = _LINES if plain is None else plain.schema
 
     def find_schema(self) -> StructType:
@@ -75,7 +77,7 @@ class LineReader:
         """The lines that begin in it."""
         with open_input(file) as read:
             for lines in read_lines(piece, read):
-                yield from self.split(lines)
+                yield from self.split(encode_as_utf8(lines, self.codec))
 
     def split(self, lines: bytes) -> Iterator[pa.RecordBatch]:
         """Many lines."""
@@ -89,10 +91,6 @@ class LineReader:
 
 class RecordReader(LineReader):
     """A record may have line ends within quotes."""
-
-    def __init__(self, columns: StructType, plain: PlainColumns | None, options: Mapping[str, str]) -> None:
-        super().__init__(columns, plain)
-        self.options = options
 
     def find_end(self, file: InputFile, begin: int, position: int) -> int:
         """Where the record ends, if all are regular."""
@@ -159,7 +157,7 @@ def find_reader(options: Mapping[str, str]) -> PieceReader:
     plain = find_plain_columns(columns, parsing, options["zone"])
     if are_multi_line(parsing):
         return RecordReader(columns, plain, parsing)
-    return LineReader(columns, plain)
+    return LineReader(columns, plain, parsing)
 
 
 def add_sign(record: bytes) -> bytes:
