@@ -66,3 +66,30 @@ def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, 
     assert load(f"file:{other}", schema="id NOTHING")["error"]["sentence"] == "Spark does not take the schema"
     assert not other.exists()
     assert load(mode="strict")["error"]["sentence"] == "the mode is not known"
+
+
+def test_what_would_lose_a_record_or_break_all_of_them_is_refused_before_anything_is_written(
+    sparks: Sparks, tmp_path: Path
+) -> None:
+    file, table = tmp_path / "in.csv", tmp_path / "table"
+    file.write_text("".join(f"{each},a\n" for each in range(30)))
+
+    def load(schema: str, **more: Any) -> dict[str, Any]:
+        asked = {"schema": schema, **more}
+        return sparks.of("4.2.0").call(APP, "load", file=str(file), to=f"file:{table}", more=asked)
+
+    for options in ({"header": "true"}, {"header": "true", "multiLine": "true"}):
+        error = load("id INT, name STRING", options=options)["error"]
+        assert (error["sentence"], error["found"]) == (
+            "the first line of a file is no header, but a record",
+            f"{file}: 0,a",
+        )
+    for schema in ("id INT", "id INT, at DATE", "id INT, name STRING, more STRING"):
+        for mode in ("permissive", "dropmalformed"):
+            error = load(schema, mode=mode)["error"]
+            assert (error["sentence"], error["found"]) == (
+                "the records are not what the schema says",
+                "none of the first 30 records",
+            )
+    assert not table.exists()
+    assert load("id INT, _corrupt_record STRING")["loaded"]["corrupt"] == 30

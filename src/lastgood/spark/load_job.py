@@ -29,12 +29,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.load.begun import read_begun, read_end
+from lastgood.load.begun import read_begun, read_end, read_planned
 from lastgood.load.encoding import ENCODING
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
 from lastgood.load.position import LoadPosition
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
-from lastgood.load.ranges import begin_of
+from lastgood.load.ranges import begin_of, find_end_of_chunk
 from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.notes import read_json
@@ -42,9 +42,10 @@ from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.files.folders import escape_pattern
 from lastgood.spark.load_check import MissingColumnError, compare_rows, read_rows
 from lastgood.spark.load_columns import LINE, find_plain_columns
+from lastgood.spark.load_header import find_false_header
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
-from lastgood.spark.load_source import NAME, LoadSource
+from lastgood.spark.load_source import NAME, LoadReader, LoadSource
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 
@@ -72,6 +73,10 @@ _NOT_UTF8 = "a line is not UTF-8"
 _OBSERVED = "load"
 _LONGEST = 2**31 - 1
 """Characters of a text at most."""
+_LOOKED_AT = 64 * 1024
+"""Bytes of the beginning that are held against the schema before anything is written."""
+_RECORDS_LEAST = 20
+"""If fewer are corrupt at the beginning, it may be only they."""
 _POLL_SECONDS = 0.2
 _SESSION_CONF = {
     "spark.sql.streaming.minBatchesToRetain": "1000000",
@@ -143,6 +148,7 @@ class Job:
         """
         _add_source(self.spark)
         schema = self._find_schema()
+        self._require_sound_beginning(schema)
         self._reserve_table()
         self._take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString()}})
@@ -169,6 +175,27 @@ class Job:
         finally:
             query.stop()  # in a session that goes on, whoever presses Ctrl-C means the query as well
         self._tell_chunks(query, told)
+
+    def _require_sound_beginning(self, schema: StructType) -> None:
+        """See that no record would be passed over as a header, and that not all of the first are corrupt."""
+        spec = self.spec
+        if spec.form is LoadFormat.CSV:
+            zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
+            found = find_false_header(self._list_unread(), self._drop_corrupt(schema), spec.options, zone)
+            if found is not None:
+                raise LoadRefusedError("header", found)
+        keeps_corrupt = len(self._drop_corrupt(schema)) < len(schema)
+        is_begun = read_planned(self.storage, self.checkpoint) is not None
+        is_asked = spec.schema is not None and spec.mode is not ParseMode.FAILFAST
+        if is_begun or keeps_corrupt or not is_asked:
+            return
+        source = LoadReader(self._make_options(schema))
+        begin = begin_of(spec.files)
+        end = find_end_of_chunk(spec.files, begin, _LOOKED_AT, source.reader.find_end)
+        rows, is_corrupt = self.parse(self._read_range(begin, end, schema), schema)
+        ((looked, corrupt),) = rows.agg(*count_rows(is_corrupt)).collect()
+        if corrupt == looked >= _RECORDS_LEAST:
+            raise LoadRefusedError("mismatch", f"none of the first {looked:,} records")
 
     def _reserve_table(self) -> None:
         """See that its table is not that of another query, where it cannot be that of several."""

@@ -177,36 +177,56 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
         error: Its `kind`, and what was `found`.
         then: What is to be done.
     """
-    if error["kind"] == "schema":
-        return UsageError(
-            "Spark does not take the schema", found=error["found"], expected="DDL, such as 'id BIGINT, at TIMESTAMP'"
-        )
-    if error["kind"] == "columns":
-        return UsageError(
-            "a file has other columns than the load",
-            found=error["found"],
-            expected="files with the same columns, of types that a load reads",
-            next="--evolve added to the same command, where there are more than before",
-        )
-    if error["kind"] == "taken":
+    kind, found = error["kind"], error["found"]
+    if kind == "taken":
         return TableTakenError(
             "the table is not of this load alone",
-            found=error["found"],
+            found=found,
             expected="a folder of its own, empty or absent when the load begins",
             effect="nothing was loaded",
             next="--to with another folder; a Delta table takes several loads",
         )
-    if error["kind"] == "compare":
-        return LoadNotComparableError(error["found"], "a table with the columns that were loaded")
-    if error["kind"] == "evolve":
-        return UsageError(
-            "the columns of a load can only get more",
-            found=error["found"],
-            expected="those that it has, and others behind them",
-        )
+    if kind == "compare":
+        return LoadNotComparableError(found, "a table with the columns that were loaded")
+    if kind in _REFUSED:
+        sentence, told = _REFUSED[kind]
+        return UsageError(sentence, found=found, **told)
     return LoadFailedError(
         "the load ended before everything was loaded",
-        found=error["found"],
+        found=found,
         effect="what was loaded so far stays",
         next=then,
     )
+
+
+_REFUSED: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "schema": ("Spark does not take the schema", {"expected": "DDL, such as 'id BIGINT, at TIMESTAMP'"}),
+    "columns": (
+        "a file has other columns than the load",
+        {
+            "expected": "files with the same columns, of types that a load reads",
+            "next": "--evolve added to the same command, where there are more than before",
+        },
+    ),
+    "evolve": (
+        "the columns of a load can only get more",
+        {"expected": "those that it has, and others behind them"},
+    ),
+    "header": (
+        "the first line of a file is no header, but a record",
+        {
+            "expected": "names, since header=true is said",
+            "effect": "nothing of it was loaded",
+            "next": "--option header=false; if these are names, the same ones in --schema",
+        },
+    ),
+    "mismatch": (
+        "the records are not what the schema says",
+        {
+            "expected": "columns of the types that the files have, of CSV in their order",
+            "effect": "nothing was written",
+            "next": "--schema as the files are; with _corrupt_record STRING in it they are loaded as they are",
+        },
+    ),
+}
+"""What is wrong with what was asked for, by what the job tells: the sentence, and what else is said."""
