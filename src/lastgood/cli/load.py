@@ -147,8 +147,9 @@ def load(
     Exit codes: 0 loaded, or already loaded, or exact; 1 --verify has found rows lost or too many; 2 usage: a file, an
     option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
     file is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot compare, and why;
-    95 --undo cannot take it back, and why; 96 the table is that of another query; 5 to 8 a part is missing; 10-13
-    storage; 130 Ctrl-C: what was loaded stays.
+    95 --undo cannot take it back, and why; 96 the table is that of another query; 97 it was
+    interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what
+    was loaded stays.
     """
     from lastgood.load.specification import ParseMode
     from lastgood.observe.load_asked import LoadOptions

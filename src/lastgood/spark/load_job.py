@@ -29,6 +29,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.failures.causes import read_causes
+from lastgood.failures.classify import classify_causes
+from lastgood.failures.lack import explain_lack
 from lastgood.load.begun import read_begun, read_end, read_planned
 from lastgood.load.encoding import ENCODING
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
@@ -534,6 +537,12 @@ def find_reason(error: BaseException) -> str:
     return reason[:500]
 
 
+def explain_failure(error: BaseException) -> dict[str, str]:
+    """What the job tells of an error of Spark: its `kind`, and what was `found`."""
+    lack = explain_lack(classify_causes(read_causes(str(error))))
+    return lack or {"kind": "failed", "found": find_reason(error)}
+
+
 def main() -> int:
     """Read the question, answer."""
     question = read_json(Path(sys.argv[1]).read_text())
@@ -549,7 +558,7 @@ def main() -> int:
             tell({"error": refused.answer})
             return 1
         except (PySparkException, Py4JError) as error:
-            tell({"error": {"kind": "failed", "found": find_reason(error)}})
+            tell({"error": explain_failure(error)})
             raise
     return 0
 

@@ -28,14 +28,14 @@ def run_in_session(
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a client of Spark Connect has no py4j
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from lastgood.spark.load_job import Job, LoadRefusedError, find_reason  # noqa: PLC0415
+    from lastgood.spark.load_job import Job, LoadRefusedError, explain_failure  # noqa: PLC0415
 
     try:
         Job(session, question, tell).run()
     except LoadRefusedError as refused:
         return refused.answer
     except (PySparkException, Py4JError) as error:
-        return {"kind": "failed", "found": find_reason(error)}
+        return explain_failure(error)
     return None
 
 
@@ -57,14 +57,14 @@ def give_chunks(
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from lastgood.spark.load_chunks import ChunkJob  # noqa: PLC0415
-    from lastgood.spark.load_job import LoadRefusedError, find_reason  # noqa: PLC0415
+    from lastgood.spark.load_job import LoadRefusedError, explain_failure  # noqa: PLC0415
 
     try:
         yield from ChunkJob(session, question, name).give_chunks()
     except LoadRefusedError as refused:
         raise fail(refused.answer) from refused
     except (PySparkException, Py4JError) as error:
-        raise fail({"kind": "failed", "found": find_reason(error)}) from error
+        raise fail(explain_failure(error)) from error
 
 
 def require_session(session: Any, version: str) -> Any:

@@ -13,6 +13,8 @@ import platformdirs
 
 import lastgood.spark
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
+from lastgood.failures.driver_log import read_driver_log
+from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
@@ -41,6 +43,14 @@ class LoadFailedError(LastgoodError):
     condition = "LOAD_FAILED"
     exit_code = 93
     retry = Retry.AFTER_CHANGE
+
+
+class LoadInterruptedError(LoadFailedError):
+    """The Spark job of a load ended, since a service did not answer or a process was lost; the same command goes on."""
+
+    condition = "LOAD_INTERRUPTED"
+    exit_code = 97
+    retry = Retry.LATER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +177,16 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
             ending = follow(child, told, take)
     if not ending.is_success:
         otherwise = {"kind": "failed", "found": f"the job ended with {ending}: {find_last_line(log)}"}
-        raise make_load_error(refused[-1] if refused else otherwise, f"see {log}; the same command goes on from there")
+        error = refused[-1] if refused else otherwise
+        if error["kind"] == "failed":
+            error = _explain_lack(log) or error
+        raise make_load_error(error, f"see {log}; the same command goes on from there")
+
+
+def _explain_lack(log: Path) -> Mapping[str, str] | None:
+    """What means did not suffice, by the log of the driver, which has every cause of an error."""
+    with log.open("rb") as stream:
+        return explain_lack(read_driver_log(stream).failure)
 
 
 def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
@@ -191,7 +210,8 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
     if kind in _REFUSED:
         sentence, told = _REFUSED[kind]
         return UsageError(sentence, found=found, **told)
-    return LoadFailedError(
+    ended = LoadInterruptedError if kind == TRANSIENT else LoadFailedError
+    return ended(
         "the load ended before everything was loaded",
         found=found,
         effect="what was loaded so far stays",
