@@ -52,6 +52,7 @@ class _Handed:
     """What a batch has."""
 
     number: int
+    cached: DataFrame
     rows: DataFrame
     count: int
     corrupt: int
@@ -80,17 +81,20 @@ class ChunkJob(Job):
         try:
             while (handed := self._wait(running)) is not None:
                 end = read_end(self.storage, self.checkpoint, handed.number)
-                yield Chunk(
-                    number=handed.number,
-                    key=f"{running.id}/{handed.number}",
-                    rows=handed.rows,
-                    count=handed.count,
-                    corrupt=handed.corrupt,
-                    is_again=end == planned,
-                    begin=self._count_bytes_before(handed.number),
-                    end=self.spec.count_bytes_before(end.file, end.position),
-                    size=self.spec.size,
-                )
+                try:
+                    yield Chunk(
+                        number=handed.number,
+                        key=f"{running.id}/{handed.number}",
+                        rows=handed.rows,
+                        count=handed.count,
+                        corrupt=handed.corrupt,
+                        is_again=end == planned,
+                        begin=self._count_bytes_before(handed.number),
+                        end=self.spec.count_bytes_before(end.file, end.position),
+                        size=self.spec.size,
+                    )
+                finally:
+                    handed.cached.unpersist()  # not by `_hand`, which whoever stops the query may interrupt in Java
                 self._answers.put(True)  # noqa: FBT003 - the queue's item
             running.awaitTermination()
         finally:
@@ -108,18 +112,15 @@ class ChunkJob(Job):
     def _hand(self, marked: DataFrame, number: int) -> None:
         """Hand a batch to the program, and wait until it is done with it; only then Spark commits it."""
         cached = marked.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            ((count, corrupt),) = cached.agg(*count_rows(sf.col(_IS_CORRUPT))).collect()
-            handed = _Handed(number, cached.drop(_IS_CORRUPT), count, corrupt)
-            if self.spec.mode is ParseMode.DROPMALFORMED:
-                whole = cached.where(~sf.col(_IS_CORRUPT))
-                handed = _Handed(number, whole.drop(_IS_CORRUPT), count - corrupt, corrupt)
-            self._handed.put(handed)
-            if not self._answers.get():
-                raise ChunkLeftError(f"chunk {number} was left")
-            self.keep(number, count, corrupt)
-        finally:
-            cached.unpersist()
+        ((count, corrupt),) = cached.agg(*count_rows(sf.col(_IS_CORRUPT))).collect()
+        handed = _Handed(number, cached, cached.drop(_IS_CORRUPT), count, corrupt)
+        if self.spec.mode is ParseMode.DROPMALFORMED:
+            whole = cached.where(~sf.col(_IS_CORRUPT))
+            handed = _Handed(number, cached, whole.drop(_IS_CORRUPT), count - corrupt, corrupt)
+        self._handed.put(handed)
+        if not self._answers.get():
+            raise ChunkLeftError(f"the program has left chunk {number}, which comes again")
+        self.keep(number, count, corrupt)
 
     def _wait(self, running: StreamingQuery) -> _Handed | None:
         """The next chunk; None where there is none any more."""
