@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 from lastgood.frozen import dataclass
 from lastgood.load.specification import LoadDiffersError, LoadSpec
@@ -14,6 +14,7 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, ShapeError
 
+_T = TypeVar("_T")
 SPEC: Final = "load.json"
 COUNTS: Final = "load"
 """Names beside the checkpoint."""
@@ -48,20 +49,52 @@ def read_spec(storage: Storage, checkpoint: Location) -> LoadSpec | None:
         LoadDiffersError: what is noted down is not that.
         StorageError: it cannot be read (subclasses).
     """
-    file = locate_kept(checkpoint) / SPEC
-    raw = storage.read(file, limit=_SPEC_BYTES_MAX)
+    return read_note(
+        storage,
+        locate_kept(checkpoint) / SPEC,
+        LoadSpec.from_json,
+        limit=_SPEC_BYTES_MAX,
+        expected="what the load wrote when it began",
+        next="--checkpoint with a location of its own, to load the files anew",
+    )
+
+
+def read_note(
+    storage: Storage,
+    file: Location,
+    parse: Callable[[object], _T],
+    *,
+    limit: int,
+    expected: str,
+    next: str | None = None,  # noqa: A002
+) -> _T | None:
+    """What a note of a load says; None if there is none.
+
+    Args:
+        storage: That of the note.
+        file: The note.
+        parse: Makes a value of its JSON.
+        limit: How many bytes it has at most.
+        expected: What it should be.
+        next: What is to be done where it is not.
+
+    Raises:
+        LoadDiffersError: it is something else.
+        StorageError: it cannot be read (subclasses).
+    """
+    raw = storage.read(file, limit=limit)
     if raw is None:
         return None
     try:
-        return LoadSpec.from_json(read_json(raw))
+        return parse(read_json(raw))
     except (ShapeError, ValueError) as error:
         raise LoadDiffersError(
             "what was noted down of the load is not understood",
             subject=str(file),
             found=str(error),
-            expected="what the load wrote when it began",
+            expected=expected,
             effect="nothing was read or written",
-            next="--checkpoint with a location of its own, to load the files anew",
+            next=next,
         ) from error
 
 

@@ -6,12 +6,11 @@ import json
 
 from lastgood.frozen import dataclass
 from lastgood.ids import is_id
-from lastgood.load.kept import COUNTS, SPEC, locate_kept
+from lastgood.load.kept import COUNTS, SPEC, locate_kept, read_note
 from lastgood.load.specification import LoadDiffersError
-from lastgood.notes import read_json
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import LocalWriter
-from lastgood.values import JsonValue, ShapeError, make_form
+from lastgood.values import JsonValue, make_form
 
 _UNDOING = "undo.json"
 _BYTES_MAX = 65_536
@@ -55,20 +54,13 @@ def read_undoing(storage: Storage, checkpoint: Location) -> Undoing | None:
         LoadDiffersError: what is noted down is not that.
         StorageError: it cannot be read (subclasses).
     """
-    file = locate_kept(checkpoint) / _UNDOING
-    raw = storage.read(file, limit=_BYTES_MAX)
-    if raw is None:
-        return None
-    try:
-        return Undoing.from_json(read_json(raw))
-    except (ShapeError, ValueError) as error:
-        raise LoadDiffersError(
-            "what was noted down of a load that is taken back is not understood",
-            subject=str(file),
-            found=str(error),
-            expected="what `load --undo` wrote when it began",
-            effect="nothing was changed",
-        ) from error
+    return read_note(
+        storage,
+        locate_kept(checkpoint) / _UNDOING,
+        Undoing.from_json,
+        limit=_BYTES_MAX,
+        expected="what `load --undo` wrote when it began",
+    )
 
 
 def require_not_undone(storage: Storage, checkpoint: Location) -> None:
