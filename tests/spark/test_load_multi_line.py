@@ -86,10 +86,6 @@ def test_records_over_lines_are_read_as_spark_reads_them(
     require_same_rows(sparks, tmp_path, f"over lines {SEED} {number} {mode}", mode)
 
 
-def test_so_are_some_of_them(sparks: Sparks, tmp_path: Path) -> None:
-    require_same_rows(sparks, tmp_path, SEED, ParseMode.PERMISSIVE)
-
-
 def test_several_tasks_read_each_record_once(sparks: Sparks, tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("id,a\n" + "".join(f'{each},"a ""note""\n of {each}"\n' for each in range(120_000)))
