@@ -7,7 +7,8 @@ SEED ?= $(shell date +%s)
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 PYTEST := folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t pytest-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/pytest --basetemp="$$folder/tmp"
-# What check has run is not even collected again. More workers than cores: for a third of its time a test waits.
+# What check has run is not even collected again. More workers than cores: for a third of its time a test waits, for half
+# of it where it has a broker or a Spark.
 BEYOND := --ignore=tests/unit --ignore=tests/style
 UNIT := unit-a-to-h unit-i-to-p unit-q-to-z
 # Nothing may depend on what the calling shell exports.
@@ -28,7 +29,7 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
 	@$(PYTEST) -q -n 3 $(BEYOND) -m "not spark and not services and not proof"
-	@$(PYTEST) -n 3 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
+	@$(PYTEST) -n 4 $(BEYOND) --dist loadfile --no-loadscope-reorder --durations=15 -m "(spark or services) and not proof"
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
