@@ -200,7 +200,9 @@ def _explain_reading(audit: LogAudit) -> str:
     from lastgood.sources.kinds import LOAD_SOURCE
 
     is_load = LOAD_SOURCE.title in audit.compared.values()
-    return "the command with which it was loaded, if one was, with --verify added," if is_load else "--data"
+    if is_load:
+        return "the command with which it was loaded, if one was, with --verify added,"
+    return "--data"
 
 
 def _describe_refill(batch_id: int) -> str:

@@ -35,8 +35,11 @@ def find_false_header(
     separator = options.get("sep", options.get("delimiter", ","))
     if options.get("header", "").lower() != "true" or len(separator) != 1:
         return None
-    kinds = {at: find_form(field.dataType, zone) for at, field in enumerate(columns) if field.dataType != StringType()}
-    forms = {at: form for at, form in kinds.items() if form is not None}
+    forms = {}
+    for at, field in enumerate(columns):
+        form = find_form(field.dataType, zone)
+        if form is not None and field.dataType != StringType():
+            forms[at] = form
     for file in files if forms else ():
         line = _read_header(file, options)
         values = next(csv.reader([line], delimiter=separator), [])

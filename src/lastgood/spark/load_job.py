@@ -316,8 +316,9 @@ class Job:
         corrupt = told if told in schema.fieldNames() else _CORRUPT
         marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
         mode = "FAILFAST" if spec.mode is ParseMode.FAILFAST else "PERMISSIVE"
-        options = {name: value for name, value in spec.options.items() if name not in ENCODING}
-        options |= {_CORRUPT_OPTION: corrupt, "mode": mode}
+        options = {**spec.options, _CORRUPT_OPTION: corrupt, "mode": mode}
+        for told in ENCODING:
+            options.pop(told, None)  # the source gives UTF-8
         parse = _parse_csv if spec.form is LoadFormat.CSV else _parse_json
         line = sf.col(LINE)
         wanted = ~line.rlike(_BLANK[spec.form])
