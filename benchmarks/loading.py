@@ -176,7 +176,7 @@ def main() -> int:
         quarter = folder / "quarter.csv"
         write_file(quarter, size // 4)
         memory = [measure_memory(each, folder / each.stem) for each in (quarter, file)]
-        one_chunk = max(64 * 2**20, size // 50) / size
+        one_chunk = max(128 * 2**20, size // 50) / size
         return print_figures(
             [
                 Figure("load / spark.read.csv", best["load"] / best["plain"], "ratio", BUDGET_RATIO),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import platformdirs
 
@@ -16,7 +17,7 @@ from lastgood.ledger.url import is_ledger_url
 from lastgood.library import Evidence, Tell
 from lastgood.load.specification import ParseMode
 from lastgood.load.unpacking import unpack_files
-from lastgood.observe.load_asked import LoadOptions
+from lastgood.observe.load_options import LoadOptions
 from lastgood.operations.load import Loaded
 from lastgood.operations.load import load as load_files
 from lastgood.planning.plan import Plan
@@ -80,22 +81,41 @@ def rebuild(
     )
 
 
+class LoadReading(TypedDict, total=False):
+    """How files or a table are read; the same for `load` and `chunks`."""
+
+    form: str | None
+    """`csv`, `jsonl`, `text` or `parquet`, of a table `delta`, `parquet` or `jdbc`; None: as the names tell."""
+    schema: str | None
+    """DDL of the columns; None: as Spark finds them."""
+    infer_schema: bool
+    """Whether Spark finds out their types, for which it reads the files once."""
+    options: Mapping[str, str]
+    """Those of Spark's reader."""
+    mode: str
+    """`permissive`, `dropmalformed` or `failfast`."""
+    chunk_size: int | None
+    """Bytes of a chunk."""
+    order_by: str | None
+    """The column by which a table is read, whose values only grow; None: files are read."""
+    chunk_rows: int | None
+    """About how many rows of a table a chunk has; None: a million."""
+    checkpoint: str | None
+    """Where the checkpoint lies; None: beside the table, of a job `jobs/NAME` in the user's data folder."""
+    follow_growth: bool
+    """Whether what was added to the last file since is read too."""
+    reprocess: Iterable[str]
+    """Files of a folder that are loaded once more where they were written again since they were read."""
+
+
 def load(
     files: str | Sequence[str],
     to: str,
     *,
-    form: str | None = None,
-    schema: str | None = None,
-    infer_schema: bool = False,
-    options: Mapping[str, str] | None = None,
-    mode: str = "permissive",
-    chunk_size: int | None = None,
-    checkpoint: str | None = None,
-    follow_growth: bool = False,
-    reprocess: Iterable[str] = (),
     evolve: bool = False,
     spark: Any = None,
     tell: Callable[[LoadProgress], None] = lambda _: None,
+    **reading: Unpack[LoadReading],
 ) -> Loaded:
     """As `lastgood load`, in a session that is there already: the same call goes on where one has ended.
 
@@ -104,42 +124,23 @@ def load(
         lastgood.spark.load("orders.csv", "delta:/lake/orders", schema="id BIGINT", options={"header": "true"})
 
     Args:
-        files: One or several, in the order in which they are read.
+        files: One or several, in the order in which they are read; or a folder; or, with `order_by`, a table.
         to: `delta:LOCATION`, for which the session has Delta, or `file:LOCATION`.
-        form: `csv`, `jsonl` or `text`; None: as the names tell.
-        schema: DDL of the columns; None: as Spark finds them.
-        infer_schema: Whether Spark finds out their types, for which it reads the files once.
-        options: Those of Spark's reader.
-        mode: `permissive`, `dropmalformed` or `failfast`.
-        chunk_size: Bytes that one batch reads.
-        checkpoint: Where the checkpoint lies; None: beside the table.
-        follow_growth: Whether what was added to the last file since is read too.
-        reprocess: Files of a folder that are loaded once more where they were written again since they were read.
         evolve: Whether columns that came since are taken; in rows loaded before they are null.
         spark: A classic session; None: the active one.
         tell: Is told of each chunk that is committed.
+        **reading: How they are read; see `LoadReading`.
 
     Raises:
         UsageError: a file, an option, the schema or the session cannot be what was meant.
         LoadDiffersError: another load has begun on this checkpoint.
-        InputChangedError: a file is not what it was when the load began.
+        InputChangedError: a file or the table is not what it was when the load began.
         CheckpointHeldError: the same load goes on elsewhere.
         LoadFailedError: Spark ended with an error; what was loaded stays.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
     session = require_session(spark, SPARK_OF_LOADS)
-    wanted = LoadOptions(
-        form=form,
-        schema=schema,
-        infers=infer_schema,
-        options=options or {},
-        mode=_find_mode(mode),
-        chunk=chunk_size,
-        checkpoint=checkpoint,
-        follows_growth=follow_growth,
-        reprocessed=tuple(reprocess),
-        evolves=evolve,
-    )
+    wanted = replace(_make_options(**reading), evolves=evolve)
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
         del say
@@ -151,22 +152,14 @@ def load(
 
 
 def chunks(
-    files: str | Sequence[str],
+    files: str | Sequence[str] | Any,
     *,
     name: str,
-    form: str | None = None,
-    schema: str | None = None,
-    infer_schema: bool = False,
-    options: Mapping[str, str] | None = None,
-    mode: str = "permissive",
-    chunk_size: int | None = None,
-    checkpoint: str | None = None,
-    follow_growth: bool = False,
-    reprocess: Iterable[str] = (),
     ledger: str | None = None,
     spark: Any = None,
+    **reading: Unpack[LoadReading],
 ) -> Iterator[Chunk]:
-    """The records of files, chunk by chunk, for a program that writes them where Spark cannot.
+    """The records of files or of a table, chunk by chunk, for a program that writes them where Spark cannot.
 
     A chunk is done with when the next one is asked for: then it is committed, in the checkpoint of the job, and never
     handed again. One that the program has left before, by an error, `break` or `kill -9`, is handed again by the next
@@ -174,26 +167,22 @@ def chunks(
     for each time that it ended. What the program writes is *exactly once* where it writes the rows of a chunk together
     with its key in one transaction, or to where a key that was there before changes nothing.
 
+    Of a table or a DataFrame a chunk has the rows of a range of the ordered column. Whether up to the last value that
+    was read there are as many rows as were read is seen before and after; else it is an error.
+
     Example::
 
         for chunk in lastgood.spark.chunks("orders.csv", name="orders-to-erp", schema="id BIGINT, amount DOUBLE"):
             erp.post(chunk.rows.toPandas(), idempotency_key=chunk.key)
 
     Args:
-        files: One or several, in the order in which they are read; or one folder, with each call those that came since.
+        files: As `load`; or a DataFrame that is not a stream, with `order_by`: the same one with each call.
         name: Of the job: the same name goes on. Letters, digits, `_` and `-`.
-        form: As `load`.
-        schema: As `load`.
-        infer_schema: As `load`.
-        options: As `load`.
-        mode: As `load`.
-        chunk_size: Bytes of a chunk; its rows have to fit into the memory and the disks of Spark.
-        checkpoint: Where the checkpoint of the job lies; None: `jobs/NAME` in the user's data folder.
-        follow_growth: As `load`.
-        reprocess: As `load`.
         ledger: Where the progress is recorded, to be asked with SQL, as `Recorder` takes it: `sqlite:`,
             `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. One that does not answer does not stop the job.
         spark: A classic session; None: the active one.
+        **reading: How they are read; see `LoadReading`. The rows of a chunk have to fit into the memory and the disks
+            of Spark.
 
     Returns:
         An iterator; whoever keeps it and leaves it before its end calls its `close`.
@@ -201,7 +190,7 @@ def chunks(
     Raises:
         UsageError: a file, an option, the name, the schema or the session cannot be what was meant.
         LoadDiffersError: another job has begun on this checkpoint.
-        InputChangedError: a file is not what it was when the job began.
+        InputChangedError: a file or the table is not what it was when the job began.
         CheckpointHeldError: the same job goes on elsewhere.
         LoadFailedError: Spark ended with an error.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
@@ -213,29 +202,61 @@ def chunks(
         raise UsageError(
             "the ledger is not understood", found=ledger, expected="sqlite:, sqlite:///FILE, postgresql://…"
         )
-    wanted = LoadOptions(
+    wanted = _make_options(**reading)
+    checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
+    wanted = replace(wanted, checkpoint=checkpoint)
+    if isinstance(files, str | Sequence):
+        return _take_chunks(session, [files] if isinstance(files, str) else files, name, wanted, ledger)
+    if files.isStreaming:
+        raise UsageError("a stream has no end, and its rows no order", found="a streaming DataFrame")
+    if wanted.order_by is None:
+        raise UsageError("a DataFrame is read by an ordered column, which is not named", expected="order_by=COLUMN")
+    return _take_chunks(session, [], name, replace(wanted, frame=name), ledger, files)
+
+
+def _make_options(
+    *,
+    form: str | None = None,
+    schema: str | None = None,
+    infer_schema: bool = False,
+    options: Mapping[str, str] | None = None,
+    mode: str = "permissive",
+    chunk_size: int | None = None,
+    order_by: str | None = None,
+    chunk_rows: int | None = None,
+    checkpoint: str | None = None,
+    follow_growth: bool = False,
+    reprocess: Iterable[str] = (),
+) -> LoadOptions:
+    return LoadOptions(
         form=form,
         schema=schema,
         infers=infer_schema,
         options=options or {},
         mode=_find_mode(mode),
         chunk=chunk_size,
-        checkpoint=checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name),
+        order_by=order_by,
+        chunk_rows=chunk_rows,
+        checkpoint=checkpoint,
         follows_growth=follow_growth,
         reprocessed=tuple(reprocess),
     )
-    return _take_chunks(session, [files] if isinstance(files, str) else files, name, wanted, ledger)
 
 
 def _take_chunks(
-    session: Any, files: Sequence[str], name: str, wanted: LoadOptions, ledger: str | None
+    session: Any,
+    files: Sequence[str],
+    name: str,
+    wanted: LoadOptions,
+    ledger: str | None,
+    frame: Any = None,
 ) -> Iterator[Chunk]:
     assert wanted.checkpoint is not None  # it was chosen before
     with hold_chunks(files, name, parse_location(wanted.checkpoint), wanted) as held, _start_recorder(session, ledger):
         if held.is_whole:
             return
         question = held.ask(unpack_files(held.spec, lambda _: None), wanted).to_question()
-        yield from give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON))
+        yield from give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON), frame)
 
 
 def _start_recorder(session: Any, ledger: str | None) -> AbstractContextManager[object]:

@@ -14,7 +14,7 @@ from lastgood.cli.output import format_option, make_console, make_styled, print_
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
-    from lastgood.observe.load_asked import LoadOptions
+    from lastgood.observe.load_options import LoadOptions
     from lastgood.operations.load import Loaded
     from lastgood.operations.verify import LoadCompared
     from lastgood.supervise.load_driver import LoadProgress
@@ -41,7 +41,10 @@ class _Size(click.ParamType[int]):
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--to", required=True, metavar="TABLE", help="delta:LOCATION, or file:LOCATION (Parquet).")
 @click.option(
-    "--as", "form", type=click.Choice(["csv", "jsonl", "text", "parquet"]), help="By default as the names end."
+    "--as",
+    "form",
+    type=click.Choice(["csv", "jsonl", "text", "parquet", "delta", "jdbc"]),
+    help="By default as the names end, or what lies there.",
 )
 @click.option("--schema", metavar="DDL", help="The columns, as Spark takes them: 'id BIGINT, at TIMESTAMP'.")
 @click.option("--infer-schema", is_flag=True, help="Spark finds the types out, for which it reads everything once.")
@@ -65,6 +68,24 @@ class _Size(click.ParamType[int]):
     metavar="SIZE",
     help="What one batch reads, and at most is read twice after a failure. By default by the size of the files and the"
     " cores of this machine.",
+)
+@click.option(
+    "--order-by",
+    metavar="COLUMN",
+    help="Read a table, and not files: by ranges of a column whose values only grow. No row may be without one.",
+)
+@click.option(
+    "--chunk-rows",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Of a table, about how many rows one batch reads; rows of one value are never parted. By default a million.",
+)
+@click.option(
+    "--jar",
+    "jars",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="The JDBC driver of a database. Repeatable.",
 )
 @click.option("--checkpoint", metavar="LOCATION", help="By default TABLE.lastgood/loads/NAME.")
 @click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
@@ -104,6 +125,9 @@ def load(
     pairs: tuple[str, ...],
     mode: str,
     chunk_size: int | None,
+    order_by: str | None,
+    chunk_rows: int | None,
+    jars: tuple[str, ...],
     checkpoint: str | None,
     follow_growth: bool,
     reprocessed: tuple[str, ...],
@@ -136,23 +160,31 @@ def load(
     the whole load back: its rows go out of the table, and the same command loads them anew. Killed, it goes on when it
     is typed again; until then nothing is loaded there.
 
+    With --order-by a table is read instead of files: a Delta table, a folder of Parquet, or by JDBC a table of a
+    database, of which the driver of PostgreSQL comes by itself and that of others with --jar. A chunk has the rows of a
+    range of values, which stands in its plan; the same command loads the rows that came behind it. They go into a Delta
+    table, which knows which batches it has. Rows that came, changed or went below what was read are not followed: where
+    there are more or fewer of them the load ends with an error, and --verify names them. The password of a database
+    stands in LASTGOOD_JDBC_PASSWORD.
+
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
     and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
     output.
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
+    lastgood load jdbc:postgresql://db/shop --option dbtable=orders --order-by id --to delta:/lake/orders
     lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:/lake/events --schema 'id BIGINT' --mode failfast
 
     Exit codes: 0 loaded, or already loaded, or exact; 1 --verify has found rows lost or too many; 2 usage: a file, an
     option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
-    file is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot compare, and why;
-    95 --undo cannot take it back, and why; 96 the table is that of another query; 97 it was
+    file or the table is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot
+    compare, and why; 95 --undo cannot take it back, and why; 96 the table is that of another query; 97 it was
     interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what
     was loaded stays.
     """
     from lastgood.load.specification import ParseMode
-    from lastgood.observe.load_asked import LoadOptions
+    from lastgood.observe.load_options import LoadOptions
     from lastgood.operations.load import load as operation
     from lastgood.operations.verify import verify_load
 
@@ -167,6 +199,9 @@ def load(
         follows_growth=follow_growth,
         reprocessed=reprocessed,
         evolves=evolve,
+        order_by=order_by,
+        chunk_rows=chunk_rows,
+        jars=jars,
     )
     if verifies and undoes:
         raise UsageError("two options contradict each other", found="--verify and --undo", expected="one")
@@ -229,7 +264,15 @@ def _read_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
 @contextlib.contextmanager
 def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress], None], Callable[[str], None]]]:
     """Gives what to tell of chunks, and of what else takes time: JSON lines, a bar on a terminal, or nothing."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     out = make_console(stderr=True)
     if output_format == "json":
@@ -241,18 +284,15 @@ def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress]
     if not out.is_terminal:
         yield lambda _: None, lambda _: None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=out, transient=True) as shown:
+    of_rows = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    of_bytes = (*of_rows[:2], DownloadColumn(), TransferSpeedColumn(), of_rows[3])
+    with Progress(*of_bytes, console=out, transient=True) as shown:
         task = shown.add_task("looking", total=None)
 
         def tell(progress: LoadProgress) -> None:
             said = f"chunk {progress.chunks}, {progress.rows:,} rows"
+            if progress.unit == "rows":
+                shown.columns = of_rows
             shown.update(task, description=said, completed=progress.done, total=progress.size)
 
         yield tell, lambda doing: shown.update(task, description=doing)
@@ -266,7 +306,7 @@ def _print_compared(compared: LoadCompared) -> None:
     out = make_console()
     at = "" if compared.version is None else f", version {compared.version}"
     out.print(
-        f"{compared.records:,} rows of {_count_files(compared.files)}, {compared.rows:,} in {compared.table}{at}."
+        f"{compared.records:,} rows of {_name_inputs(compared.files)}, {compared.rows:,} in {compared.table}{at}."
     )
     if compared.is_exact:
         out.print(make_styled(("exact", "green"), ": each row is there once, with the values that the files say"))
@@ -281,22 +321,28 @@ def _print_compared(compared: LoadCompared) -> None:
     print_nothing_changed()
 
 
-def _count_files(files: tuple[str, ...]) -> str:
-    return f"{len(files)} file{'s' if len(files) > 1 else ''}"
+def _name_inputs(files: tuple[str, ...]) -> str:
+    return files[0] if len(files) == 1 else f"{len(files)} files"
 
 
 def _print(loaded: Loaded, is_dropped: bool) -> None:
     from rich.filesize import decimal
 
     out = make_console()
-    files = _count_files(loaded.files)
+    files = _name_inputs(loaded.files)
     if not loaded.is_new:
         out.print(make_styled(f"Already loaded: {files}, {loaded.rows:,} rows in {loaded.table}. Nothing was written."))
         return
-    resumed = f", from byte {loaded.resumed_at:,} on" if loaded.resumed_at is not None else ""
+    read, resumed = "", ""
+    if loaded.bytes is not None:
+        read = f" of {decimal(loaded.bytes)}"
+    if loaded.resumed_at is not None:
+        resumed = f", from byte {loaded.resumed_at:,} on"
+    if loaded.resumed_at is not None and loaded.bytes is None:
+        resumed = f", behind {loaded.resumed_at:,} rows"
     out.print(
         make_styled(
-            f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows of {decimal(loaded.bytes)}, in {loaded.chunks}"
+            f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows{read}, in {loaded.chunks}"
             f" chunk{'s' if loaded.chunks > 1 else ''}{resumed}, in {loaded.seconds:g} s."
         )
     )

@@ -24,8 +24,8 @@ from lastgood.lab.spark import find_default_spark
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
-JAR_SETS = ("spark", "broker", "s3a", "hdfs")
-"""What can be fetched: Spark's Kafka source and Delta, a Kafka broker, `s3a://` for Spark, HDFS."""
+JAR_SETS = ("spark", "broker", "s3a", "hdfs", "postgresql")
+"""What can be fetched: Spark's Kafka source and Delta, a Kafka broker, `s3a://` for Spark, HDFS, PostgreSQL by JDBC."""
 
 REPOSITORY_VARIABLE = "DEFAULT_ARTIFACT_REPOSITORY"
 """Environment variable that names another repository than Maven Central, for Spark's `--packages` and for us."""

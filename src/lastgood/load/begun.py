@@ -20,6 +20,7 @@ from lastgood.load.specification import (
     LoadSpec,
     go_on,
     go_on_in_folder,
+    go_on_in_table,
 )
 from lastgood.load.undone import require_not_undone
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
@@ -38,7 +39,7 @@ class Begun:
     """Whether every chunk that was planned is committed."""
 
     def count_bytes(self, spec: LoadSpec) -> int | None:
-        """Bytes that are read and committed; None before the first chunk is."""
+        """Bytes that are read and committed, of a table rows; None before the first chunk is."""
         if self.position is None:
             return None
         return spec.count_bytes_before(self.position.file, self.position.position)
@@ -77,6 +78,8 @@ def find_begun(
             effect="nothing was read or written",
             next=format_command_line("backup", "restore", checkpoint),
         )
+    if asked.order_by is not None:
+        return go_on_in_table(before, asked, evolves=evolves), read_begun(storage, checkpoint)
     if asked.folder is not None and before.folder is not None:
         begun = read_begun(storage, checkpoint)
         read = _count_read(storage, checkpoint, before, begun)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.values import JsonValue, make_form
@@ -15,11 +17,14 @@ OFFSET_SIGN = "lastgood_load"
 class LoadPosition(JsonValue):
     """Where a load stands, and the offset of its source: all files before this one are read, this one up to here."""
 
-    json = make_form(f"{OFFSET_SIGN}=_version file position")
+    json = make_form(f"{OFFSET_SIGN}=_version file position upto", left_out="upto")
 
     file: int
     position: int
-    """Bytes, on the begin of a record or at the end of the file."""
+    """Bytes, on the begin of a record or at the end of the file; of a table rows, as they were counted before."""
+    upto: str | None = field(default=None, compare=False)
+    """Of a table, the last value of its order that is read, as `spark.ordered` writes it; None: nothing is, or a file.
+    """
 
     @property
     def place(self) -> int:

@@ -16,12 +16,16 @@ from lastgood.values import JsonValue
 
 
 class LoadFormat(enum.Enum):
-    """How the files are written; but for Parquet each record is a line."""
+    """How the files are written, each record a line but in Parquet; or what is read by an ordered column."""
 
     CSV = "csv"
     JSONL = "jsonl"
     TEXT = "text"
     PARQUET = "parquet"
+    DELTA = "delta"
+    JDBC = "jdbc"
+    FRAME = "dataframe"
+    """What a program hands over."""
 
 
 class ParseMode(enum.Enum):
@@ -32,6 +36,9 @@ class ParseMode(enum.Enum):
     FAILFAST = "failfast"
 
 
+FILE_FORMS = (LoadFormat.CSV, LoadFormat.JSONL, LoadFormat.TEXT, LoadFormat.PARQUET)
+TABLE_FORMS = (LoadFormat.DELTA, LoadFormat.PARQUET, LoadFormat.JDBC)
+"""What is read by an ordered column."""
 _SHARED = (
     "columnNameOfCorruptRecord dateFormat enableDateTimeParsingFallback locale timestampFormat timestampNTZFormat"
     " timeZone"
@@ -52,6 +59,9 @@ OPTIONS: Mapping[LoadFormat, frozenset[str]] = MappingProxyType(
         LoadFormat.JSONL: frozenset(f"{_SHARED} {_JSONL}".split()),
         LoadFormat.TEXT: frozenset(),
         LoadFormat.PARQUET: frozenset(),
+        LoadFormat.DELTA: frozenset(),
+        LoadFormat.JDBC: frozenset({"dbtable", "driver", "fetchsize", "queryTimeout", "user"}),
+        LoadFormat.FRAME: frozenset(),
     }
 )
 """Options of Spark's readers that are known to give the same rows range by range as for whole files."""
@@ -63,6 +73,8 @@ _ENDINGS = {
     ".parquet": LoadFormat.PARQUET,
 }
 GZIP_ENDING = ".gz"
+PASSWORD_VARIABLE = "LASTGOOD_JDBC_PASSWORD"  # noqa: S105 - the name of a variable
+"""Environment variable with the password of a database; it stands in no file."""
 PROGRAM = "program"
 """Stands before the name of a job, where a table has its kind: its program takes the chunks itself."""
 _ANEW = "--checkpoint with a location of its own"
@@ -121,17 +133,17 @@ class LoadUndoRefusedError(LastgoodError):
 
 @dataclass(frozen=True, slots=True)
 class InputFile(JsonValue):
-    """A file, as it was when it was looked at."""
+    """A file or a table, as it was when it was looked at."""
 
     location: str
     size: int
-    """Bytes."""
+    """Bytes; of a table the rows up to its last bound."""
     modified_ms: int | None
     """Milliseconds since 1970; None where the storage does not tell."""
     head: str
-    """SHA-256 of its first bytes."""
+    """SHA-256 of its first bytes; of a table its id, empty where it has none."""
     tail: str
-    """SHA-256 of its last bytes."""
+    """SHA-256 of its last bytes; of a table its version, empty where it has none."""
     begins: int
     """Where its first record begins: behind a byte order mark and a header; of Parquet its first row group."""
     is_ended: bool
@@ -158,6 +170,16 @@ class InputFile(JsonValue):
             yield "it was written since"
 
 
+@dataclass(frozen=True, slots=True)
+class Bound(JsonValue):
+    """Where a chunk of a table ends."""
+
+    position: int
+    """Rows up to it, as they were counted when it was found."""
+    upto: str
+    """The last value of the ordered column that the chunk has; all rows that have it are in that chunk."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSpec(JsonValue):
     """A load, as it lies beside its checkpoint from its first start on."""
@@ -180,11 +202,22 @@ class LoadSpec(JsonValue):
     """Where all of them lie; None: they were named one by one."""
     columns_at_first: int | None = None
     """With how many of its columns it began; None: with all."""
+    order_by: str | None = None
+    """The column by which a table is read, which stands in `files` as the only one; None: files are read."""
+    bounds: tuple[Bound, ...] = ()
+    """Of a table, where its chunks end, as far as that was found."""
+    may_have_grown: bool = False
+    """Whether a table may have rows behind the last bound."""
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked."""
+        """Bytes of all files, unpacked; of a table rows."""
         return sum(each.length for each in self.files)
+
+    @property
+    def unit(self) -> str:
+        """In which it is measured."""
+        return "bytes" if self.order_by is None else "rows"
 
     def list_inputs(self) -> list[str]:
         """What was named to be loaded."""
@@ -193,7 +226,7 @@ class LoadSpec(JsonValue):
         return [each.location for each in self.files]
 
     def count_bytes_before(self, file: int, position: int) -> int:
-        """Bytes before a position of a file, over all files."""
+        """Bytes before a position of a file, over all files; of a table rows."""
         return sum(each.length for each in self.files[:file]) + position
 
     @property
@@ -208,7 +241,7 @@ def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
     Raises:
         UsageError: it is not said, and the names do not tell one; or nobody knows what is said.
     """
-    known = {form.value: form for form in LoadFormat}
+    known = {form.value: form for form in FILE_FORMS}
     if told in known:
         return known[told]
     if told is not None:
@@ -341,6 +374,34 @@ def go_on_in_folder(
     return _take_on(begun, asked, (*kept, *new))
 
 
+def go_on_in_table(begun: LoadSpec, asked: LoadSpec, *, evolves: bool = False) -> LoadSpec:
+    """As `go_on`, of a table: rows that came behind its last bound follow.
+
+    Raises:
+        LoadDiffersError: it is another load.
+        InputChangedError: under the same name there is another table.
+    """
+    _require_same_load(begun, asked, evolves=evolves)
+    (before,), (now,) = begun.files, asked.files
+    if before.head != now.head:
+        raise make_table_error(f"{now.location}: a table with the id {now.head}, and not {before.head}")
+    has_this_version = before.tail == now.tail != ""
+    may_have_grown = begun.may_have_grown or not has_this_version
+    looked = replace(asked, bounds=begun.bounds, may_have_grown=may_have_grown)
+    return _take_on(begun, looked, [replace(now, size=before.size)])
+
+
+def make_table_error(found: str) -> InputChangedError:
+    """The error for a table of which rows that were read are not what they were, in which `found` names it."""
+    return InputChangedError(
+        "the table that is loaded is not what it was",
+        found=found,
+        expected="the table with which the load began, to which rows are only added, behind those that were read",
+        effect="what was loaded stays",
+        next="--verify added to the same command names the rows; --undo takes the load back, to load it anew",
+    )
+
+
 def _take_on(begun: LoadSpec, asked: LoadSpec, files: Iterable[InputFile]) -> LoadSpec:
     """What is asked for, with what was found out of it when it began."""
     return replace(asked, columns=begun.columns, columns_at_first=begun.columns_at_first, files=tuple(files))
@@ -373,6 +434,8 @@ def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, s
         yield _show_inputs(asked), _show_inputs(begun)
     if asked.table != begun.table:
         yield f"the table {asked.table}", begun.table
+    if asked.order_by != begun.order_by:
+        yield _show_order(asked), _show_order(begun)
     if asked.form is not begun.form:
         yield f"files of {asked.form.value}", begun.form.value
     if dict(asked.options) != dict(begun.options):
@@ -392,6 +455,10 @@ def _show_inputs(spec: LoadSpec) -> str:
     if spec.folder is not None:
         return f"the folder {spec.folder}"
     return f"the files {', '.join(each.location for each in spec.files)}"
+
+
+def _show_order(spec: LoadSpec) -> str:
+    return "no --order-by" if spec.order_by is None else f"--order-by {spec.order_by}"
 
 
 def _show_inferring(spec: LoadSpec) -> str:

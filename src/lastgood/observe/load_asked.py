@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from lastgood.errors import UsageError
-from lastgood.frozen import dataclass
 from lastgood.load.encoding import require_known_encoding
 from lastgood.load.input_files import list_folder, look_at_file
 from lastgood.load.specification import (
@@ -17,6 +15,8 @@ from lastgood.load.specification import (
     choose_form,
     require_known_options,
 )
+from lastgood.observe.load_options import LoadOptions, require_here
+from lastgood.observe.table_asked import JDBC, look_at_table, name_tables
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, open_storage, parse_location
 
@@ -25,43 +25,18 @@ _NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
 _WRITES_HERE = "a load writes to a disk of this machine so far"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """How files are loaded."""
-
-    form: str | None = None
-    """`csv`, `jsonl`, `text` or `parquet`; None: as their names tell."""
-    schema: str | None = None
-    """DDL of the columns; None: as Spark finds them."""
-    infers: bool = False
-    """Whether Spark finds out their types, for which it reads the files once."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Those of Spark's reader."""
-    mode: ParseMode = ParseMode.PERMISSIVE
-    chunk: int | None = None
-    """Bytes that one batch reads; None: so that there are enough chunks, of a size that pays."""
-    checkpoint: str | None = None
-    """Where the checkpoint lies; None: beside the table."""
-    follows_growth: bool = False
-    """Whether what was added to the last file since is read too."""
-    reprocessed: tuple[str, ...] = ()
-    """Files of a folder that are loaded once more where they were written again since they were read."""
-    evolves: bool = False
-    """Whether columns that came since are taken; in rows loaded before they are null."""
-
-
-def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[Location], str]:
-    """Where the files lie, and the table as `KIND:LOCATION`.
+def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[str], str]:
+    """What is read, as it is noted down, and the table as `KIND:LOCATION`.
 
     Args:
-        files: As they are named: files, or one folder.
+        files: As they are named: files, one folder, or one table.
         to: The table, as it is named.
         wanted: How they are loaded.
 
     Raises:
         UsageError: a location, the table or an option cannot be what was meant.
     """
-    locations = find_files(files, wanted)
+    inputs = find_inputs(files, wanted)
     kind, _, place = to.partition(":")
     if kind not in SINK_KINDS or find_traits(kind).reader is None or not place:
         raise UsageError("the table is not understood", found=to, expected="delta:LOCATION or file:LOCATION")
@@ -69,12 +44,14 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         raise UsageError(
             "a table of this kind has the columns with which it began", found=to, expected="delta:LOCATION"
         )
-    _require_here(parse_location(place), _WRITES_HERE, "a path")
-    return locations, f"{kind}:{parse_location(place)}"
+    if wanted.order_by is not None and find_traits(kind).marking is None:
+        raise UsageError("rows of a table go into a table that knows batches", found=to, expected="delta:LOCATION")
+    require_here(parse_location(place), _WRITES_HERE, "a path")
+    return inputs, f"{kind}:{parse_location(place)}"
 
 
-def find_files(files: Sequence[str], wanted: LoadOptions) -> list[Location]:
-    """Where the files lie.
+def find_inputs(files: Sequence[str], wanted: LoadOptions) -> list[str]:
+    """What is read, as it is noted down.
 
     Args:
         files: As for `find_places`.
@@ -83,6 +60,11 @@ def find_files(files: Sequence[str], wanted: LoadOptions) -> list[Location]:
     Raises:
         UsageError: a location or an option cannot be what was meant.
     """
+    if wanted.checkpoint is not None:
+        require_here(parse_location(wanted.checkpoint), _WRITES_HERE, "a path")
+    if wanted.order_by is not None:
+        return name_tables(files, wanted)
+    _require_no_table(files, wanted)
     if not files:
         raise UsageError("no file is named", expected="FILE, one or several")
     locations = [parse_location(each) for each in files]
@@ -91,16 +73,31 @@ def find_files(files: Sequence[str], wanted: LoadOptions) -> list[Location]:
         raise UsageError("a file is named twice", found=min(twice), expected="each file once")
     if wanted.schema is not None and wanted.infers:
         raise UsageError("two options contradict each other", found="--schema and --infer-schema", expected="one")
-    if wanted.checkpoint is not None:
-        _require_here(parse_location(wanted.checkpoint), _WRITES_HERE, "a path")
-    return locations
+    return list(map(str, locations))
 
 
-def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions, begun: LoadSpec | None) -> LoadSpec:
+def _require_no_table(files: Sequence[str], wanted: LoadOptions) -> None:
+    """See that nothing is asked for that only tables have."""
+    told = {
+        f"--as {wanted.form}": wanted.form in (LoadFormat.DELTA.value, LoadFormat.JDBC.value),
+        JDBC: any(each.startswith(JDBC) for each in files),
+        "--chunk-rows": wanted.chunk_rows is not None,
+    }
+    found = next((name for name, is_told in told.items() if is_told), None)
+    if found is not None:
+        raise UsageError(
+            "a table is read by an ordered column, which is not named",
+            found=found,
+            expected="a column whose values only grow",
+            next="--order-by COLUMN added to the same command",
+        )
+
+
+def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: LoadSpec | None) -> LoadSpec:
     """The load that is asked for, with what its files are now.
 
     Args:
-        locations: Of the files, or of the folder.
+        named: What is read, as `find_inputs` gives it.
         table: As `find_places` gives it.
         wanted: How they are loaded.
         begun: As it has begun; of a folder, who has the size and time that he had then is not looked at again.
@@ -109,9 +106,12 @@ def look_at_load(locations: Sequence[Location], table: str, wanted: LoadOptions,
         UsageError: a file or an option cannot be what was meant.
         StorageError: a file cannot be read (subclasses).
     """
+    if wanted.order_by is not None:
+        return look_at_table(named[0], table, wanted)
+    locations = list(map(parse_location, named))
     far = [each for each in locations if each.scheme != "file"]
     if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) not in _NEEDS_NO_SCHEMA:
-        _require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
+        require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
     inputs, folder = _list_inputs(locations, wanted)
     form = choose_form([str(each) for each in inputs], wanted.form)
     if form is LoadFormat.PARQUET:
@@ -178,9 +178,3 @@ def _look_at(location: Location, before: InputFile | None, form: LoadFormat, opt
         if now is not None and (now.size, now.modified_ms) == (before.size, before.modified_ms):
             return before
     return look_at_file(storage, location, form, options)
-
-
-def _require_here(location: Location, sentence: str, expected: str) -> None:
-    """See that Spark gets there with what this machine has installed."""
-    if location.scheme != "file":
-        raise UsageError(sentence, found=str(location), expected=expected)

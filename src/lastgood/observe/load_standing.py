@@ -33,7 +33,9 @@ class LoadStanding(JsonValue):
     uncounted: int
     """Chunks of which nobody has noted down yet how many rows they had."""
     is_whole: bool
-    """Whether all of these files are loaded."""
+    """Whether all of these files are loaded, of a table all rows that were found."""
+    unit: str
+    """Of `done` and `size`: `bytes` or, of a table, `rows`."""
 
 
 def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
@@ -60,6 +62,7 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
         chunks=len(committed),
         uncounted=len(committed) - len(counts),
         is_whole=at == LoadPosition(*spec.end),
+        unit=spec.unit,
     )
 
 

@@ -11,7 +11,7 @@ from lastgood.load.kept import read_counts
 from lastgood.load.specification import ParseMode
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
-from lastgood.observe.load_asked import LoadOptions
+from lastgood.observe.load_options import LoadOptions
 from lastgood.supervise.held_load import hold_load, hold_load_to_undo
 from lastgood.supervise.load_driver import Follower, LoadProgress, RunLoad, run_load
 from lastgood.values import JsonValue
@@ -26,14 +26,16 @@ class Loaded(JsonValue):
     table: str
     checkpoint: str
     files: tuple[str, ...]
-    bytes: int
+    """Of a table its name alone."""
+    bytes: int | None
+    """None of a table."""
     rows: int
     """Rows of the load in the table."""
     corrupt: int
     """Records that are not what the schema says."""
     chunks: int
     resumed_at: int | None
-    """At which byte this run went on; None if it began."""
+    """At which byte this run went on, of a table behind how many rows; None if it began."""
     is_new: bool
     """Whether this run has loaded anything."""
     seconds: float
@@ -52,7 +54,7 @@ def load(
 
     Args:
         files: Their locations, in the order in which they are read; or one folder, whose files are read by their names,
-            and those that come later, each once, by the same call.
+            and those that come later, each once, by the same call; or, with an ordered column, one table.
         to: `delta:LOCATION` or `file:LOCATION`, a folder of Parquet files.
         options: How.
         tell: Is told of each chunk that is committed.
@@ -79,6 +81,8 @@ def load(
             question = held.ask(spec, wanted)
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
+        if spec.order_by is not None:
+            is_new = len(counts) > len(begun.chunks)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
     if spec.mode is ParseMode.DROPMALFORMED:
@@ -88,7 +92,7 @@ def load(
         table=spec.table,
         checkpoint=str(checkpoint),
         files=tuple(each.location for each in spec.files),
-        bytes=spec.size,
+        bytes=spec.size if spec.order_by is None else None,
         rows=rows,
         corrupt=corrupt,
         chunks=len(counts),

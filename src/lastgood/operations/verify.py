@@ -12,7 +12,7 @@ from lastgood.audit.spark_job import SparkSubmit, run_audit
 from lastgood.audit.specification import make_audit_spec
 from lastgood.frozen import dataclass
 from lastgood.load.unpacking import unpack_files
-from lastgood.observe.load_asked import LoadOptions
+from lastgood.observe.load_options import LoadOptions
 from lastgood.settings.target import Target
 from lastgood.spark.audit import Audit
 from lastgood.supervise.held_load import hold_load

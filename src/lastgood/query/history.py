@@ -101,7 +101,7 @@ class SourceRead(JsonValue):
     """Kafka: partitions that the batch before had and this one has not, and where that left them."""
 
     positions: tuple[LoadPosition, LoadPosition] | None = None
-    """Files of a load: from where to where."""
+    """Files or the table of a load: from where to where."""
 
     @property
     def open_spans(self) -> Mapping[str, Mapping[int, Range]]:
@@ -122,7 +122,7 @@ class SourceRead(JsonValue):
 
     @property
     def count(self) -> int | None:
-        """Offsets, entries of the file log, or bytes; None where that cannot be told."""
+        """Offsets, entries of the file log, bytes, or rows; None where that cannot be told."""
         if self.open_spans:
             return None
         if self.ranges is not None:
@@ -141,7 +141,7 @@ class SourceRead(JsonValue):
     def unit(self) -> str:
         """What `count` counts."""
         if self.positions is not None:
-            return "bytes"
+            return "bytes" if self.positions[1].upto is None else "rows"
         return "log entries" if self.files is not None else "offsets"
 
     @property

@@ -68,6 +68,9 @@ class SinkTraits:
     """None: what it holds is not counted."""
     widening: Mapping[str, str] | None = None
     """Options with which Spark's writer gives it columns that it has not; None: it takes none."""
+    marking: tuple[str, str] | None = None
+    """Options with which a function tells Spark's writer for which application and as which batch of it rows are
+    written, so that what is there is passed over; None: it knows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,8 @@ class SinkKind:
     """Gives access to what it claims."""
     find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
     """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
+    count_rows: Callable[[Storage, Location, str, int], int | None] | None = None
+    """How many rows a batch of a query has put into one; None if its log does not tell (any more)."""
     take_out: Callable[[LocalWriter, Location, str, str, int], TakenOut | str] | None = None
     """Takes all rows of a query out of one, on behalf of who has an id, at a time, and once however often it is called;
     or why that cannot be done. None: of this kind never."""

@@ -51,7 +51,10 @@ def _is_cosmos(value: Mapping[str, Json]) -> bool:
 
 def _is_load(value: Mapping[str, Json]) -> bool:
     """Of `lastgood load`, by a key that stands in the offsets of no other source."""
-    return value.keys() == {OFFSET_SIGN, "file", "position"} and all(type(each) is int for each in value.values())
+    numbers = {name: each for name, each in value.items() if name != "upto"}
+    if numbers.keys() != {OFFSET_SIGN, "file", "position"} or not isinstance(value.get("upto", ""), str):
+        return False
+    return all(type(each) is int for each in numbers.values())
 
 
 def _find_place_of_load(value: Mapping[str, Json]) -> int:

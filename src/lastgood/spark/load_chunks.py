@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from lastgood.frozen import dataclass
 from lastgood.load.begun import read_end, read_planned
 from lastgood.load.specification import ParseMode
 from lastgood.spark.load_job import Job, count_rows, select_column, set_up
+from lastgood.spark.load_table import TableRows
 
 _IS_CORRUPT = "__lastgood_is_corrupt"
 _POLL_SECONDS = 0.2
@@ -40,11 +43,11 @@ class Chunk:
     is_again: bool
     """Whether it may have been handed before: a run has ended before it was done with."""
     begin: int
-    """Bytes of all files before it."""
+    """Bytes of all files before it; of a table rows, as they were counted when the job began."""
     end: int
-    """Bytes of all files with it."""
+    """The same, with it."""
     size: int
-    """Bytes of all files."""
+    """Of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,13 @@ class ChunkJob(Job):
 
     def _start(self) -> StreamingQuery:
         records, schema = self.begin()
-        rows, is_corrupt = self.parse(records, schema)
-        columns = map(select_column, schema.fieldNames())
-        marked = rows.select(*columns, is_corrupt.alias(_IS_CORRUPT))
-        writer = marked.writeStream.queryName(self.name).foreachBatch(self._hand)
+        writer = records.writeStream.queryName(self.name).foreachBatch(partial(self._hand, schema))
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
 
-    def _hand(self, marked: DataFrame, number: int) -> None:
+    def _hand(self, schema: StructType, records: DataFrame, number: int) -> None:
         """Hand a batch to the program, and wait until it is done with it; only then Spark commits it."""
+        rows, is_corrupt = self.take_batch(records, schema, number)
+        marked = rows.select(*map(select_column, schema.fieldNames()), is_corrupt.alias(_IS_CORRUPT))
         cached = marked.persist(StorageLevel.MEMORY_AND_DISK)
         ((count, corrupt),) = cached.agg(*count_rows(sf.col(_IS_CORRUPT))).collect()
         handed = _Handed(number, cached, cached.drop(_IS_CORRUPT), count, corrupt)
@@ -136,3 +138,23 @@ class ChunkJob(Job):
             return 0
         before = read_end(self.storage, self.checkpoint, number - 1)
         return self.spec.count_bytes_before(before.file, before.position)
+
+
+class TableChunkJob(TableRows, ChunkJob):
+    """The same, of a table."""
+
+
+def choose_chunk_job(spark: SparkSession, question: Mapping[str, Any], name: str, frame: DataFrame | None) -> ChunkJob:
+    """The job whose chunks a program takes.
+
+    Args:
+        spark: A session.
+        question: As `load_main` reads it.
+        name: Of the job.
+        frame: What is read; None: what the question names.
+    """
+    if question["spec"]["order_by"] is None:
+        return ChunkJob(spark, question, name)
+    job = TableChunkJob(spark, question, name)
+    job.frame = frame
+    return job

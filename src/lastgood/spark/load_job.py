@@ -1,19 +1,10 @@
-"""Loads files into a table: a PySpark script that `supervise.load_driver` starts and follows.
-
-    spark-submit load_job.py QUESTION TOLD
-
-QUESTION is a file with a JSON object: `spec` (a `LoadSpec`), `checkpoint`, `chunk` (bytes), `sink` (`format`,
-`location`, `widening`) and `evolves`; with `own` (an `OwnRows`) nothing is loaded, but compared. What it tells are
-lines of the file TOLD, each a JSON object: `{"began": …}`, `{"chunk": …}`, `{"compared": …}`, `{"error": …}`. The
-schema that Spark has found out stands in the load's own file from then on.
-"""
+"""Loads files into a table, within a session: as a question says that `load_main` describes."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -73,6 +63,8 @@ _NORMALIZED = NORMALIZED.decode()
 _IS_LINE_END = "a record has U+FFFF, at which Spark's from_csv ends it"
 _IS_ARRAY = "a line is a JSON array, and not an object"
 _NOT_UTF8 = "a line is not UTF-8"
+_OF_DATABASE = "[FAILED_JDBC"
+"""Stands in an error of Spark that does not say what the database, or its driver, has said."""
 _OBSERVED = "load"
 _LONGEST = 2**31 - 1
 """Characters of a text at most."""
@@ -125,18 +117,18 @@ class Job:
             if "own" in self.question:
                 self._compare()
             else:
-                self._run()
+                self.load()
 
     def _compare(self) -> None:
         """Hold what is committed against what is in the table."""
-        _add_source(self.spark)
-        schema = self._find_schema()
+        add_source(self.spark)
+        schema = self.find_schema()
         why = explain_incomparable(self.spec, schema)
         if why is not None:
             raise LoadRefusedError("compare", why)
         position = read_begun(self.storage, self.checkpoint).position
         assert position is not None  # else there is nothing to compare
-        expected = self._load(self._read_range(begin_of(self.spec.files), position, schema), schema)
+        expected = self.make_rows(self.read_range(begin_of(self.spec.files), position, schema), schema)
         found = read_rows(self.spark, self.question["sink"], self.question["own"])
         try:
             self.tell({"compared": compare_rows(expected, found, schema)})
@@ -149,25 +141,37 @@ class Job:
         Raises:
             LoadRefusedError: Spark does not take the schema or the options.
         """
-        _add_source(self.spark)
-        schema = self._find_schema()
+        add_source(self.spark)
+        schema = self.find_schema()
         self._require_sound_beginning(schema)
         self._reserve_table()
-        self._take_columns(schema)
-        self.tell({"began": {"columns": schema.simpleString()}})
+        self.take_columns(schema)
+        self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
         return self.spark.readStream.format(NAME).options(**self._make_options(schema)).load(), schema
 
-    def _run(self) -> None:
+    def take_batch(self, records: DataFrame, schema: StructType, number: int) -> tuple[DataFrame, Column]:
+        """As `parse`, of one batch.
+
+        Args:
+            records: What the source gave for it.
+            schema: The columns that the load has.
+            number: Of the batch.
+        """
+        del number
+        return self.parse(records, schema)
+
+    def load(self) -> None:
+        """Write what is not loaded yet."""
         records, schema = self.begin()
         sink = self.question["sink"]
-        writer = self._load(records, schema).writeStream.format(sink["format"])
+        writer = self.make_rows(records, schema).writeStream.format(sink["format"])
         if self.spec.columns_at_first is not None:
             writer = writer.options(**sink["widening"])
         writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
-        self._follow(writer.start(sink["location"]))
-        self._count_again(schema)
+        self.follow(writer.start(sink["location"]))
+        self.count_again(schema)
 
-    def _follow(self, query: StreamingQuery) -> None:
+    def follow(self, query: StreamingQuery) -> None:
         """Tell of each chunk, until everything is loaded."""
         told = -1
         try:
@@ -195,7 +199,7 @@ class Job:
         source = LoadReader(self._make_options(schema))
         begin = begin_of(spec.files)
         end = find_end_of_chunk(spec.files, begin, _LOOKED_AT, source.reader.find_end)
-        rows, is_corrupt = self.parse(self._read_range(begin, end, schema), schema)
+        rows, is_corrupt = self.parse(self.read_range(begin, end, schema), schema)
         ((looked, corrupt),) = rows.agg(*count_rows(is_corrupt)).collect()
         if corrupt == looked >= _RECORDS_LEAST:
             raise LoadRefusedError("mismatch", f"none of the first {looked:,} records")
@@ -213,27 +217,28 @@ class Job:
         if why is not None:
             raise LoadRefusedError("taken", why)
 
-    def _take_columns(self, schema: StructType) -> None:
+    def take_columns(self, schema: StructType) -> None:
         """Have these from now on; what was loaded with fewer is counted before.
 
         More than before are kept once a chunk is committed with them: until then the table may still refuse them.
         """
-        known = self._known
+        known = self.known
         self.is_kept = known is None or len(known) == len(schema)
         if known is not None and not self.is_kept:
-            self._count_again(known)
+            self.count_again(known)
             self.spec = replace(self.spec, columns_at_first=self.spec.columns_at_first or len(known))
         self.spec = replace(self.spec, columns=schema.json())
         if self.is_kept:
             keep_spec(self.storage, self.checkpoint, self.spec)
 
     @property
-    def _known(self) -> StructType | None:
+    def known(self) -> StructType | None:
         """The columns that it has so far."""
         return None if self.spec.columns is None else StructType.fromJson(read_json(self.spec.columns))
 
-    def _find_schema(self) -> StructType:
-        spec, known = self.spec, self._known
+    def find_schema(self) -> StructType:
+        """The columns that the load has; with those that came since, if these are taken."""
+        spec, known = self.spec, self.known
         try:
             if spec.form is LoadFormat.TEXT:
                 return StructType([StructField(LINE, StringType())])
@@ -261,7 +266,7 @@ class Job:
 
     def _find_row_columns(self) -> StructType:
         """The columns of Parquet files, which all have to be those of the first of them, but for what came since."""
-        known, unread = self._known, self._list_unread()
+        known, unread = self.known, self._list_unread()
         columns = known or _read_columns_of_rows(self.spark, unread[0])
         least = self.spec.columns_at_first or len(columns)
         if known is not None and self.question["evolves"]:
@@ -338,7 +343,7 @@ class Job:
         rows = parsed.select(*(column.alias(name) for name, column in chosen.items()))
         return rows, select_column(corrupt).isNotNull()
 
-    def _load(self, records: DataFrame, schema: StructType) -> DataFrame:
+    def make_rows(self, records: DataFrame, schema: StructType) -> DataFrame:
         """The rows that are written: those that Spark's own reader makes of a file with these records."""
         rows, is_corrupt = self.parse(records, schema)
         rows = rows.observe(_OBSERVED, *count_rows(is_corrupt))
@@ -346,23 +351,30 @@ class Job:
             rows = rows.where(~is_corrupt)
         return rows.select(*map(select_column, schema.fieldNames()))
 
-    def _count_again(self, schema: StructType) -> None:
+    def count_again(self, schema: StructType) -> None:
         """Count what was committed by one who died before he could note it down: at most a chunk for each."""
         committed = read_begun(self.storage, self.checkpoint).chunks
         for batch in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
-            start = self._read_end(batch - 1) if batch else begin_of(self.spec.files)
-            records = self._read_range(start, self._read_end(batch), schema)
+            start = self.read_end_of(batch - 1) if batch else begin_of(self.spec.files)
+            records = self.read_range(start, self.read_end_of(batch), schema)
             rows, is_corrupt = self.parse(records, schema)
             ((rows_found, corrupt_found),) = rows.agg(*count_rows(is_corrupt)).collect()
             self.keep(batch, rows_found, corrupt_found)
 
-    def _read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
+    def read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """What the source has between two positions."""
         span = {"start": json.dumps(start.to_json()), "end": json.dumps(end.to_json())}
         return self.spark.read.format(NAME).options(**self._make_options(schema), **span).load()
 
-    def _read_end(self, batch: int) -> LoadPosition:
+    def read_end_of(self, batch: int) -> LoadPosition:
+        """Where a batch ends, by its plan."""
         return read_end(self.storage, self.checkpoint, batch)
+
+    def keep_columns(self) -> None:
+        """Note down the columns with which a chunk is committed."""
+        if not self.is_kept:
+            keep_spec(self.storage, self.checkpoint, self.spec)
+            self.is_kept = True
 
     def keep(self, batch: int, rows: int, corrupt: int) -> None:
         """Note down and tell what a chunk has."""
@@ -379,9 +391,7 @@ class Job:
             observed = (progress["observedMetrics"] or {}).get(_OBSERVED)
             if batch > told and observed is not None and observed["rows"]:
                 told = batch
-                if not self.is_kept:
-                    keep_spec(self.storage, self.checkpoint, self.spec)
-                    self.is_kept = True
+                self.keep_columns()
                 self.keep(batch, observed["rows"], observed["corrupt"])
         return told
 
@@ -399,7 +409,7 @@ def set_up(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, was or "")
 
 
-def _add_source(spark: SparkSession) -> None:
+def add_source(spark: SparkSession) -> None:
     """Make the source known to a session; one that has loaded before knows it."""
     spark.createDataFrame([], f"{LINE} string")  # so it is the active one, of which Spark asks whether it knows it
     try:
@@ -541,28 +551,8 @@ def find_reason(error: BaseException) -> str:
 def explain_failure(error: BaseException) -> dict[str, str]:
     """What the job tells of an error of Spark: its `kind`, and what was `found`."""
     lack = explain_lack(classify_causes(read_causes(str(error))))
-    return lack or {"kind": "failed", "found": find_reason(error)}
-
-
-def main() -> int:
-    """Read the question, answer."""
-    question = read_json(Path(sys.argv[1]).read_text())
-    with Path(sys.argv[2]).open("a") as told:
-
-        def tell(message: dict[str, Any]) -> None:
-            told.write(f"{json.dumps(message)}\n")
-            told.flush()
-
-        try:
-            Job(SparkSession.builder.getOrCreate(), question, tell).run()
-        except LoadRefusedError as refused:
-            tell({"error": refused.answer})
-            return 1
-        except (PySparkException, Py4JError) as error:
-            tell({"error": explain_failure(error)})
-            raise
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    found = find_reason(error)
+    cause = vars(error).get("_cause")  # as PySpark has it of an error of Java; no method tells it
+    if _OF_DATABASE in found and cause is not None:
+        found = f"{found}: {find_reason(cause)}"
+    return lack or {"kind": "failed", "found": found}

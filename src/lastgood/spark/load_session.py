@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def run_in_session(
     session: Any, question: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, str] | None:
-    """What `load_job` does, here.
+    """What `load_main` does, here.
 
     Args:
         session: A classic session of Spark.
-        question: As `load_job` reads it.
+        question: As `load_main` reads it.
         tell: As what it tells.
 
     Returns:
@@ -28,10 +28,11 @@ def run_in_session(
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a client of Spark Connect has no py4j
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from lastgood.spark.load_job import Job, LoadRefusedError, explain_failure  # noqa: PLC0415
+    from lastgood.spark.load_job import LoadRefusedError, explain_failure  # noqa: PLC0415
+    from lastgood.spark.load_table import choose_job  # noqa: PLC0415
 
     try:
-        Job(session, question, tell).run()
+        choose_job(session, question, tell).run()
     except LoadRefusedError as refused:
         return refused.answer
     except (PySparkException, Py4JError) as error:
@@ -40,15 +41,20 @@ def run_in_session(
 
 
 def give_chunks(
-    session: Any, question: Mapping[str, Any], name: str, fail: Callable[[Mapping[str, str]], LastgoodError]
+    session: Any,
+    question: Mapping[str, Any],
+    name: str,
+    fail: Callable[[Mapping[str, str]], LastgoodError],
+    frame: Any = None,
 ) -> Iterator[Chunk]:
     """The chunks of a job that nobody is done with yet.
 
     Args:
         session: A classic session of Spark.
-        question: As `load_job` reads it.
+        question: As `load_main` reads it.
         name: Of the job.
-        fail: Makes the error of what `load_job` tells as one.
+        fail: Makes the error of what `load_main` tells as one.
+        frame: The DataFrame that is read; None: what the question names.
 
     Raises:
         LastgoodError: what `fail` makes.
@@ -56,11 +62,11 @@ def give_chunks(
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from lastgood.spark.load_chunks import ChunkJob  # noqa: PLC0415
+    from lastgood.spark.load_chunks import choose_chunk_job  # noqa: PLC0415
     from lastgood.spark.load_job import LoadRefusedError, explain_failure  # noqa: PLC0415
 
     try:
-        yield from ChunkJob(session, question, name).give_chunks()
+        yield from choose_chunk_job(session, question, name, frame).give_chunks()
     except LoadRefusedError as refused:
         raise fail(refused.answer) from refused
     except (PySparkException, Py4JError) as error:

@@ -11,19 +11,21 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.quoting import IrregularError
 from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, list_pieces
-from lastgood.load.specification import InputFile
+from lastgood.load.specification import Bound, InputFile
 from lastgood.notes import read_json
+from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_readers import find_reader
 from lastgood.storage.reading import open_storage, parse_location
 
 NAME = "lastgood"
+_BOUNDS = "bounds"
 
 
 class LoadPartition(InputPartition):
@@ -90,6 +92,41 @@ class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.list_partitions(LoadPosition.from_json(start), LoadPosition.from_json(end))
 
 
+class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Tells where the chunks of a table end, and has no rows: `load_table` reads them, as Spark's own readers do."""
+
+    def __init__(self, bounds: str) -> None:
+        self.bounds = [Bound.from_json(each) for each in read_json(bounds)]
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark calls it so
+        """Nothing: the bounds are those that were found before."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A chunk."""
+        return ReadAllAvailable()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Before the first value."""
+        return LoadPosition(0, 0).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The next bound; where there is none any more, where it is."""
+        del limit
+        at = LoadPosition.from_json(start)
+        ends = (LoadPosition(0, each.position, each.upto) for each in self.bounds)
+        return next((end for end in ends if end > at), at).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """None."""
+        del start, end
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Nothing: where there is none to read, Spark has one of its own read."""
+        del partition
+        return iter(())
+
+
 class LoadRange(LoadReader, DataSourceReader):
     """Reads one range once more, to count it."""
 
@@ -112,11 +149,15 @@ class LoadSource(DataSource):
 
     def schema(self) -> StructType:
         """Those of what is read: columns under names of its own, a line, or both."""
+        if _BOUNDS in self.options:
+            return StructType([StructField(LINE, StringType())])
         return find_reader(self.options).find_schema()
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """All of it, chunk by chunk."""
         del schema
+        if _BOUNDS in self.options:
+            return TableStream(self.options[_BOUNDS])
         return LoadStream(self.options)
 
     def reader(self, schema: Any) -> DataSourceReader:

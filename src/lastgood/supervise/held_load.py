@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
@@ -23,7 +24,8 @@ from lastgood.load.specification import (
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
-from lastgood.observe.load_asked import LoadOptions, find_files, find_places, look_at_load
+from lastgood.observe.load_asked import find_inputs, find_places, look_at_load
+from lastgood.observe.load_options import LoadOptions
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kind import OwnRows, TakenOut
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
@@ -32,9 +34,10 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import LocalWriter
 from lastgood.supervise.load_driver import LoadQuestion, LoadSink
 
-_CHUNK_LEAST = 64 * 1024 * 1024
+_CHUNK_LEAST = 128 * 1024 * 1024
 _CHUNK_OF_A_CORE = 128 * 1024 * 1024
 _CHUNKS_LEAST = 50
+_ROWS_OF_A_CHUNK = 1_000_000
 _BEFORE = "the same command without --verify, before"
 
 
@@ -60,6 +63,8 @@ class HeldLoad:
     @property
     def is_whole(self) -> bool:
         """Whether all of it is loaded."""
+        if self.spec.may_have_grown:
+            return False
         return self.begun.is_settled and self.begun.position == LoadPosition(*self.spec.end)
 
     def ask(self, spec: LoadSpec, wanted: LoadOptions) -> LoadQuestion:
@@ -72,9 +77,10 @@ class HeldLoad:
         return LoadQuestion(
             spec=spec,
             checkpoint=str(self.checkpoint),
-            chunk=wanted.chunk or _choose_chunk(spec.size),
+            chunk=_choose_chunk(spec, wanted),
             sink=self._make_sink(),
             evolves=wanted.evolves,
+            jars=tuple(map(Path, wanted.jars)),
         )
 
     def _make_sink(self) -> LoadSink | None:
@@ -82,7 +88,13 @@ class HeldLoad:
             return None
         traits = find_traits(self.kind)
         assert traits.reader is not None  # else it was refused
-        return LoadSink(format=traits.reader.format, location=str(self.place), widening=traits.widening or {})
+        return LoadSink(
+            kind=self.kind,
+            format=traits.reader.format,
+            location=str(self.place),
+            widening=traits.widening or {},
+            marking=traits.marking,
+        )
 
     def find_own_rows(self) -> OwnRows:
         """Its rows in the table, of all that is committed, to be compared with its files.
@@ -96,7 +108,8 @@ class HeldLoad:
             raise LoadNotComparableError("nothing of it is loaded", _BEFORE)
         if not self.begun.is_settled:
             raise LoadNotComparableError("a chunk of it is not committed", _BEFORE)
-        for file in self.spec.files[: self.begun.position.file + 1]:
+        files = self.spec.files[: self.begun.position.file + 1]
+        for file in files if self.spec.order_by is None else ():
             location = parse_location(file.location)
             if not is_as_it_was(open_storage(location), location, file):
                 found = f"{file.location} is gone, or no longer what was loaded"
@@ -126,7 +139,7 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
     located = _locate_load(files, to, wanted)
-    asked = look_at_load(located.files, located.table, wanted, _read_known(located.checkpoint))
+    asked = look_at_load(located.inputs, located.table, wanted, _read_known(located.checkpoint))
     with _hold(located.name, located.place, located.checkpoint, asked, wanted) as held:
         yield held
 
@@ -141,8 +154,8 @@ def hold_chunks(files: Sequence[str], name: str, checkpoint: Location, wanted: L
         checkpoint: Of the job.
         wanted: How the files are read.
     """
-    locations = find_files(files, wanted)
-    asked = look_at_load(locations, f"{PROGRAM}:{name}", wanted, _read_known(checkpoint))
+    inputs = find_inputs(files, wanted)
+    asked = look_at_load(inputs, f"{PROGRAM}:{name}", wanted, _read_known(checkpoint))
     with _hold(name, None, checkpoint, asked, wanted) as held:
         yield held
 
@@ -231,7 +244,7 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
         storage = LocalWriter(root=checkpoint)
         undoing = read_undoing(storage, checkpoint)
         if undoing is None:
-            _require_begun(read_spec(storage, checkpoint), [str(each) for each in located.files], table)
+            _require_begun(read_spec(storage, checkpoint), located.inputs, table)
             query = read_checkpoint(storage, checkpoint).query
             query_id = query.query_id if isinstance(query, QueryMetadata) else None
             undoing = Undoing(make_id(now_ms), now_ms, query_id)
@@ -262,7 +275,7 @@ def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str) -> 
 class _Located:
     """A load, by what is asked for."""
 
-    files: Sequence[Location]
+    inputs: Sequence[str]
     name: str
     table: str
     place: Location
@@ -271,15 +284,19 @@ class _Located:
 
 
 def _locate_load(files: Sequence[str], to: str, wanted: LoadOptions) -> _Located:
-    locations, table = find_places(files, to, wanted)
+    inputs, table = find_places(files, to, wanted)
     place = parse_location(table.partition(":")[2])
-    name = name_load([str(each) for each in locations], table)
+    name = name_load(inputs, table)
     checkpoint = place.sibling(f"{WORK_SUFFIX}/loads/{name}")
     if wanted.checkpoint:
         checkpoint = parse_location(wanted.checkpoint)
-    return _Located(files=locations, name=name, table=table, place=place, checkpoint=checkpoint)
+    return _Located(inputs=inputs, name=name, table=table, place=place, checkpoint=checkpoint)
 
 
-def _choose_chunk(size: int) -> int:
+def _choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
     """Large enough that a batch pays, and so that what is done twice after a failure is little of the whole."""
-    return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), size // _CHUNKS_LEAST))
+    if spec.order_by is not None:
+        return wanted.chunk_rows or _ROWS_OF_A_CHUNK
+    if wanted.chunk is not None:
+        return wanted.chunk
+    return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), spec.size // _CHUNKS_LEAST))

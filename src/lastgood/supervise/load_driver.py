@@ -19,7 +19,7 @@ from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
 from lastgood.load.begun import read_end
-from lastgood.load.specification import LoadNotComparableError, LoadSpec, TableTakenError
+from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError, make_table_error
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
 from lastgood.process.told import find_last_line, follow
@@ -27,7 +27,7 @@ from lastgood.sinks.kind import OwnRows
 from lastgood.storage.reading import Location, Storage
 from lastgood.values import JsonValue
 
-_JOB = Path(lastgood.spark.__file__).parent / "load_job.py"
+_JOB = Path(lastgood.spark.__file__).parent / "load_main.py"
 SPARK_OF_LOADS = "4.2."
 """The Spark of which it was shown that a load gives the rows that its own readers give."""
 _CONF = {
@@ -35,6 +35,12 @@ _CONF = {
     "spark.driver.memory": "2g",
     JAVA_OPTIONS: "-XX:+UseParallelGC",  # not those of a small session: it works for as long as there is something left
 }
+
+
+_POSTGRESQL, _DRIVER = "jdbc:postgresql:", "postgresql"
+"""Of which database the driver comes by itself, and in which set of JVM parts."""
+_CLASS_PATH = "spark.driver.extraClassPath"
+"""Java looks for the driver of a database here alone, if its class is not named."""
 
 
 class LoadFailedError(LastgoodError):
@@ -57,11 +63,15 @@ class LoadInterruptedError(LoadFailedError):
 class LoadSink(JsonValue):
     """Where the rows go."""
 
+    kind: str
+    """As the table of sinks names it."""
     format: str
     """As Spark names it."""
     location: str
     widening: Mapping[str, str]
     """Options of its writer for a load that has got columns since it began."""
+    marking: tuple[str, str] | None
+    """Options of its writer for who writes, and as which batch; None: it knows none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +81,13 @@ class LoadQuestion:
     spec: LoadSpec
     checkpoint: str
     chunk: int
-    """Bytes."""
+    """Bytes; of a table rows."""
     sink: LoadSink | None
     """None: to the program that asks."""
     evolves: bool
     """Whether it may get some now."""
+    jars: tuple[Path, ...] = ()
+    """JVM parts of the user's, such as the driver of a database."""
     own: OwnRows | None = None
     """Its rows in the table, where they are to be compared with its files and nothing is to be loaded."""
 
@@ -98,13 +110,15 @@ class LoadProgress(JsonValue):
     """Where a load stands."""
 
     done: int
-    """Bytes of all files that are read and committed."""
+    """Bytes of all files that are read and committed; of a table rows."""
     size: int
-    """Bytes of all files."""
+    """Bytes of all files; of a table rows, as they were counted."""
     rows: int
     """Rows of this run so far."""
     chunks: int
     """Chunks of this run so far."""
+    unit: str
+    """Of `done` and `size`: `bytes` or `rows`."""
 
 
 @dataclass(slots=True)
@@ -115,18 +129,23 @@ class Follower:
     checkpoint: Location
     spec: LoadSpec
     tell: Callable[[LoadProgress], None]
+    size: int = 0
+    """Of all that is loaded, as the job has found it when it began."""
     rows: int = 0
     chunks: int = 0
 
     def take(self, told: Mapping[str, Any]) -> None:
         """Pass on that a chunk is committed."""
+        if "began" in told:
+            self.size = told["began"]["size"]
         if "chunk" not in told:
             return
         self.rows += told["chunk"]["rows"]
         self.chunks += 1
         end = read_end(self.storage, self.checkpoint, told["chunk"]["batch"])
         done = self.spec.count_bytes_before(end.file, end.position)
-        self.tell(LoadProgress(done=done, size=self.spec.size, rows=self.rows, chunks=self.chunks))
+        unit = self.spec.unit
+        self.tell(LoadProgress(done=done, size=self.size, rows=self.rows, chunks=self.chunks, unit=unit))
 
 
 RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
@@ -153,8 +172,15 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
     if not environment.version.startswith(SPARK_OF_LOADS):
         raise ExtraMissingError(extra="spark", module="pyspark 4.2", needed_for="lastgood load")
     jars: tuple[Path, ...] = ()
-    if question.sink is not None and question.sink.format == "delta" and environment.jar_set is not None:
+    formats = {question.spec.form.value, "" if question.sink is None else question.sink.format}
+    if LoadFormat.DELTA.value in formats and environment.jar_set is not None:
         jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
+    drivers = list(question.jars)
+    if question.spec.files[0].location.startswith(_POSTGRESQL):
+        drivers += fetch_jars([_DRIVER], java=java, progress=say)[_DRIVER]
+    conf = dict(_CONF)
+    if drivers:
+        conf[_CLASS_PATH] = os.pathsep.join(map(str, [*jars, *drivers]))
     log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
     refused: list[Mapping[str, str]] = []
 
@@ -172,7 +198,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         with log.open("wb") as output:
             say("starting Spark")
             words = [str(file), str(told)]
-            child = submit(_JOB, words, environment=environment, java=java, jars=jars, conf=_CONF, output=output)
+            child = submit(_JOB, words, environment=environment, java=java, jars=jars, conf=conf, output=output)
         with child:
             ending = follow(child, told, take)
     if not ending.is_success:
@@ -205,6 +231,8 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
             effect="nothing was loaded",
             next="--to with another folder; a Delta table takes several loads",
         )
+    if kind == "rows":
+        return make_table_error(found)
     if kind == "compare":
         return LoadNotComparableError(found, "a table with the columns that were loaded")
     if kind in _REFUSED:
@@ -231,6 +259,10 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "evolve": (
         "the columns of a load can only get more",
         {"expected": "those that it has, and others behind them"},
+    ),
+    "order": (
+        "the table cannot be read by this column",
+        {"expected": "one with a value in each row, of whole numbers or dates; if no database, of decimals, texts"},
     ),
     "header": (
         "the first line of a file is no header, but a record",

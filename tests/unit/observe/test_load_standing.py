@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from foreign import KINESIS, Lines
+from typed import call
 
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
@@ -69,7 +71,19 @@ def test_a_load_is_told_by_bytes_and_records(
         chunks=committed,
         uncounted=0,
         is_whole=is_whole,
+        unit="bytes",
     )
+
+
+def test_a_table_is_told_by_rows(tmp_path: Path) -> None:
+    plans = ('{"lastgood_load": 1, "file": 0, "position": 60, "upto": "7"}', PLANS[1].replace(":1,", ":0,"))
+    spec = replace(SPEC, form=LoadFormat.DELTA, files=FILES[:1], order_by="id")
+    found = look(build(tmp_path / "chk", 1, plans, spec))
+    assert found is not None
+    assert (found.done, found.size, found.unit, found.is_whole) == (60, 100, "rows", False)
+    told = call("status", tmp_path / "chk").stdout
+    assert "60 %: 60 of 100 rows of a table, 10 records in 1 chunk" in told
+    assert "60 rows" in call("inspect", tmp_path / "chk").stdout
 
 
 def test_chunks_that_nobody_has_counted_are_told(tmp_path: Path) -> None:

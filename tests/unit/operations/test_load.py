@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from foreign import Lines
 
 from lastgood.errors import UsageError
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
 from lastgood.load.specification import (
+    Bound,
     InputChangedError,
     LoadDiffersError,
     LoadFormat,
@@ -22,12 +25,13 @@ from lastgood.load.specification import (
     ParseMode,
     name_load,
 )
-from lastgood.observe.load_asked import LoadOptions
-from lastgood.operations.load import load, undo_load
+from lastgood.observe.load_options import LoadOptions
+from lastgood.operations.load import Loaded, load, undo_load
 from lastgood.operations.verify import verify_load
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 from lastgood.supervise.load_driver import LoadQuestion
+from lastgood.testing.checkpoints import CheckpointBuilder
 
 
 @pytest.fixture
@@ -59,6 +63,14 @@ def file(tmp_path: Path) -> Path:
             "where a record ends is not known with this option",
         ),
         ("delta:t", LoadOptions(form="parquet"), "a file is no Parquet"),
+        ("delta:t", LoadOptions(form="delta"), "a table is read by an ordered column, which is not named"),
+        ("delta:t", LoadOptions(chunk_rows=7), "a table is read by an ordered column, which is not named"),
+        ("file:t", LoadOptions(order_by="id"), "rows of a table go into a table that knows batches"),
+        ("delta:t", LoadOptions(order_by="id", chunk=7), "an option is not for tables"),
+        ("delta:t", LoadOptions(order_by="id", schema="id INT"), "an option is not for tables"),
+        ("delta:t", LoadOptions(order_by="id", form="csv"), "how the table is kept is not known"),
+        ("delta:t", LoadOptions(order_by="id", form="delta"), "there is no such Delta table"),
+        ("delta:t", LoadOptions(order_by="id", options={"header": "true"}), "a load of parquet knows no such option"),
         ("delta:t", LoadOptions(form="parquet", schema="a int"), "an option is not for Parquet"),
         ("delta:t", LoadOptions(form="parquet", mode=ParseMode.FAILFAST), "an option is not for Parquet"),
     ],
@@ -79,6 +91,70 @@ def test_files_are_named_once_and_their_columns_told_where_spark_cannot_find_the
         with pytest.raises(UsageError) as refused:
             load(files, f"delta:{file.parent}/t")
         assert refused.value.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("tables", "options", "sentence"),
+    [
+        (["jdbc:h2:mem"], LoadOptions(), "a table is read by an ordered column, which is not named"),
+        (["jdbc:h2:mem"], LoadOptions(order_by="id"), "the table of the database is not named"),
+        (["jdbc:h2:mem"], LoadOptions(order_by="id", form="delta"), "how the table is kept is told twice"),
+        (["jdbc:h2:mem", "t"], LoadOptions(order_by="id"), "one table is loaded at a time"),
+        (["s3a://lake/t"], LoadOptions(order_by="id"), "a table is read from a disk of this machine so far"),
+        (
+            ["jdbc:postgresql://db/shop?password=geh3im"],
+            LoadOptions(order_by="id", options={"dbtable": "t"}),
+            "a secret stands in the URL of the database, which would be kept beside the table",
+        ),
+        (
+            ["jdbc:postgresql://db/shop"],
+            LoadOptions(order_by="id", options={"dbtable": "t", "password": "geh3im"}),
+            "a load of jdbc knows no such option",
+        ),
+    ],
+)
+def test_a_table_is_named_without_a_secret(
+    tmp_path: Path, tables: list[str], options: LoadOptions, sentence: str
+) -> None:
+    if options.form == "delta":
+        options = replace(options, options={"dbtable": "t"})
+    with pytest.raises(UsageError) as refused:
+        load(tables, f"delta:{tmp_path}/t", options)
+    assert refused.value.sentence == sentence
+    assert "geh3im" not in str(refused.value.to_json())
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_table_in_its_place_and_one_that_is_as_it_was(tmp_path: Path) -> None:
+    """Without Spark: whether there is anything to ask it."""
+    table, asked = tmp_path / "raw", list[LoadQuestion]()
+
+    def ask(question: LoadQuestion, tell: object, say: object) -> None:
+        asked.append(question)
+        CheckpointBuilder(checkpoint, Lines(['{"lastgood_load":1,"file":0,"position":2,"upto":"2"}'])).run(1)
+        looked = replace(question.spec, bounds=(Bound(2, "2"),), may_have_grown=False)
+        looked = replace(looked, files=(replace(looked.files[0], size=2),))
+        storage, location = open_writable(parse_location(str(checkpoint))), parse_location(str(checkpoint))
+        keep_spec(storage, location, looked)
+        keep_count(storage, location, 0, ChunkCount(2, 0))
+
+    def load_table() -> Loaded:
+        options = LoadOptions(order_by="id", chunk_rows=7, checkpoint=str(checkpoint))
+        return load([str(table)], f"delta:{tmp_path}/t", options, run=ask)
+
+    checkpoint = tmp_path / "chk"
+    write_deltalake(table, pa.table({"id": [1, 2]}))
+    loaded = load_table()
+    assert (loaded.rows, loaded.bytes, loaded.is_new, asked[0].chunk) == (2, None, True, 7)
+    assert not load_table().is_new
+    assert len(asked) == 1
+    write_deltalake(table, pa.table({"id": [3]}), mode="append")
+    again = load_table()
+    assert (again.is_new, len(asked), asked[1].spec.bounds) == (False, 2, (Bound(2, "2"),))
+    table.rename(tmp_path / "old")
+    write_deltalake(table, pa.table({"id": [1, 2]}))
+    with pytest.raises(InputChangedError, match="the table that is loaded is not what it was"):
+        load_table()
 
 
 def test_checkpoint_is_the_one_of_this_load(file: Path) -> None:

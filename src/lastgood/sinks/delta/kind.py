@@ -32,6 +32,12 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return find_own_rows(storage, location, query_id, batches)
 
 
+def _count_rows(storage: Storage, location: Location, query_id: str, batch: int) -> int | None:
+    from lastgood.sinks.delta.own_rows import count_rows
+
+    return count_rows(storage, location, query_id, batch)
+
+
 def _take_out(storage: LocalWriter, location: Location, query_id: str, recovery: str, now_ms: int) -> TakenOut | str:
     from lastgood.sinks.delta.taking_out import take_out
 
@@ -65,11 +71,13 @@ DELTA_SINK = SinkKind(
             catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
         ),
         widening=MappingProxyType({"mergeSchema": "true"}),
+        marking=("txnAppId", "txnVersion"),
     ),
     sign=DELTA_LOG,
     is_at=_is_at,
     open_at=_open,
     find_own_rows=_find_own_rows,
+    count_rows=_count_rows,
     take_out=_take_out,
     changes=_make_changes,
 )

@@ -30,6 +30,19 @@ def find_own_rows(storage: Storage, table: Location, app_id: str, batches: int) 
     return judge_own_rows(log, app_id, batches)
 
 
+def count_rows(storage: Storage, table: Location, app_id: str, batch: int) -> int | None:
+    """How many rows a batch of an application has put into a table; None if its newest versions do not tell.
+
+    Raises:
+        StorageError, ExtraMissingError: as `find_own_rows`.
+    """
+    log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS))
+    if log is None or isinstance(log, Damage):
+        return None
+    own = (commit for commit in log.commits if app_id in commit.by_app)
+    return next((commit.row_count for commit in own if commit.by_app[app_id].version == batch), None)
+
+
 def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:
     """The same, by the log of the table."""
     own = [commit for commit in log.commits if app_id in commit.by_app]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, write_deltalake
 
 from lastgood.delta_log.actions import TableCommit, TableMetadata, Transaction
 from lastgood.delta_log.table import TableLog
-from lastgood.sinks.delta.own_rows import judge_own_rows
+from lastgood.sinks.delta.own_rows import count_rows, judge_own_rows
 from lastgood.sinks.kind import OwnRows
+from lastgood.storage.reading import open_storage, parse_location
 
 Q = "0dcd0ea6-5866-4db8-bdb7-960f2e49c827"
 OTHER = "other"
@@ -62,3 +68,14 @@ def test_they_are_all_or_those_of_its_files(log: TableLog, own: OwnRows) -> None
 )
 def test_else_nobody_can_tell(log: TableLog, why: str) -> None:
     assert judge_own_rows(log, Q, 2) == why
+
+
+def test_how_many_rows_a_batch_has_written_its_version_tells(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    for batch, app_id in ((0, Q), (0, OTHER), (1, Q)):
+        mark = CommitProperties(app_transactions=[deltalake.Transaction(app_id, batch)])
+        write_deltalake(table, pa.table({"id": range(batch + 3)}), mode="append", commit_properties=mark)
+    place = parse_location(str(table))
+    assert [count_rows(open_storage(place), place, Q, batch) for batch in (0, 1, 2)] == [3, 4, None]
+    nothing = parse_location(str(tmp_path / "none"))
+    assert count_rows(open_storage(nothing), nothing, Q, 0) is None
