@@ -92,6 +92,7 @@ THEIR_OWN = {
     "spark/agent/guarding.py": "the folder that the supervisor has named",
     "spark/agent/silent.py": "the folder that the supervisor has named",
     "spark/audit_job.py": "the question of `verify`",
+    "spark/load_job.py": "a footer of Parquet that it writes for Spark",
     "spark/load_main.py": "the question of `load`",
     "spark/event_time_job.py": "the question of `plan --event-time`",
     "spark/kafka.py": "the file that says where to start, which the application has named",
