@@ -97,7 +97,10 @@ class LoadReading(TypedDict, total=False):
     chunk_size: int | None
     """Bytes of a chunk."""
     order_by: str | None
-    """The column by which a table is read, whose values only grow; None: files are read."""
+    """The column by which a table is read, whose values only grow; None: files are read, or versions."""
+    starting_version: int | None
+    """The version of a Delta table from which on its versions are read, into a table; None: files are read, or by a
+    column."""
     chunk_rows: int | None
     """About how many rows of a table a chunk has; None: a million."""
     checkpoint: str | None
@@ -203,6 +206,8 @@ def chunks(
             "the ledger is not understood", found=ledger, expected="sqlite:, sqlite:///FILE, postgresql://…"
         )
     wanted = _make_options(**reading)
+    if wanted.starting_version is not None:
+        raise UsageError("versions are read into a table only", found="starting_version", expected="order_by=COLUMN")
     checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
     wanted = replace(wanted, checkpoint=checkpoint)
     if isinstance(files, str | Sequence):
@@ -223,6 +228,7 @@ def _make_options(
     mode: str = "permissive",
     chunk_size: int | None = None,
     order_by: str | None = None,
+    starting_version: int | None = None,
     chunk_rows: int | None = None,
     checkpoint: str | None = None,
     follow_growth: bool = False,
@@ -236,6 +242,7 @@ def _make_options(
         mode=_find_mode(mode),
         chunk=chunk_size,
         order_by=order_by,
+        starting_version=starting_version,
         chunk_rows=chunk_rows,
         checkpoint=checkpoint,
         follows_growth=follow_growth,

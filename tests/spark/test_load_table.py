@@ -16,6 +16,7 @@ import pytest
 from conformance.sparks import Sparks
 from deltalake import DeltaTable, write_deltalake
 from spark.test_load import LASTGOOD, SEED, kill_and_load, run_load
+from typed import call
 
 from lastgood.lab.ports import find_free_port
 
@@ -102,6 +103,36 @@ def test_columns_have_to_stay_and_to_be_ordered(sparks: Sparks, tmp_path: Path) 
     )
     assert added["error"]["sentence"] == "a file has other columns than the load"
     assert load(evolve=True)["rows"] == [[1, 1.5, None], [3, 3.5, None], [4, 5.0, "x"]]
+
+
+def test_what_versions_added_is_loaded_from_one_on(sparks: Sparks, tmp_path: Path) -> None:
+    table, to = tmp_path / "raw", tmp_path / "table"
+    for begin in (0, 100, 200):
+        add_rows(table, list(range(begin, begin + 10)))
+
+    def load(*sql: str, **more: Any) -> dict[str, Any]:
+        asked = {"starting_version": 1, "chunk_size": 1, **more}
+        return sparks.of("4.2.0").call(APP, "load", table=str(table), to=str(to), more=asked, sql=list(sql))
+
+    first = load()["loaded"]
+    assert (first["rows"], first["chunks"], first["is_new"], first["bytes"]) == (20, 2, True, None)
+    again = load(f"OPTIMIZE delta.`{table}`")["loaded"]
+    assert (again["rows"], again["is_new"]) == (20, False)
+    added = (
+        f"ALTER TABLE delta.`{table}` ADD COLUMNS (note STRING)",
+        f"INSERT INTO delta.`{table}` VALUES (7, 'x', 'y')",
+    )
+    assert load(*added)["error"]["sentence"] == "a file has other columns than the load"
+    evolved = load(evolve=True)
+    assert (evolved["loaded"]["rows"], evolved["rows"][0]) == (21, [7, "x", "y"])
+    (checkpoint,) = (each for each in (tmp_path / "table.lastgood/loads").iterdir() if each.suffix != ".lastgood")
+    told = call("status", checkpoint).stdout
+    assert "100 %: 6 of 6 versions of a table, 21 records" in told
+    words = ["load", str(table), "--starting-version", "1", "--to", f"delta:{to}", "--format", "json"]
+    removed = load(f"DELETE FROM delta.`{table}` WHERE id = 100")["error"]
+    assert removed["condition"] == "LOAD_FAILED"
+    assert call(*words, "--undo").returncode == 0
+    assert DeltaTable(to).to_pyarrow_table().num_rows == 0
 
 
 @pytest.mark.proof
@@ -194,12 +225,16 @@ def test_table_of_postgresql_is_loaded_as_it_grows(
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("way", ["order-by", "starting-version"])
 @pytest.mark.parametrize("whom", ["lastgood", "driver", "both"])
-def test_whoever_is_killed_each_row_is_there_once(tmp_path: Path, whom: str) -> None:
-    chance = random.Random(f"{SEED}-{whom}")
+def test_whoever_is_killed_each_row_is_there_once(tmp_path: Path, whom: str, way: str) -> None:
+    chance = random.Random(f"{SEED}-{whom}-{way}")
     ids = [each * 7 // 3 for each in range(20_000)]
-    add_rows(tmp_path / "raw", ids)
+    for begin in range(0, len(ids), 1500):
+        add_rows(tmp_path / "raw", ids[begin : begin + 1500])
     words = ["load", str(tmp_path / "raw"), "--order-by", "id", "--chunk-rows", "1500"]
+    if way == "starting-version":
+        words = ["load", str(tmp_path / "raw"), "--starting-version", "0", "--chunk-size", "1"]
     words += ["--to", f"delta:{tmp_path / 'table'}", "--format", "json"]
     loaded = kill_and_load(tmp_path, words, whom, chance, 3)
     assert loaded["rows"] == len(ids)

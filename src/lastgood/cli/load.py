@@ -75,6 +75,12 @@ class _Size(click.ParamType[int]):
     help="Read a table, and not files: by ranges of a column whose values only grow. No row may be without one.",
 )
 @click.option(
+    "--starting-version",
+    type=click.IntRange(min=0),
+    metavar="VERSION",
+    help="Read a Delta table, and not files: what its versions added, from this one on.",
+)
+@click.option(
     "--chunk-rows",
     type=click.IntRange(min=1),
     metavar="NUMBER",
@@ -126,6 +132,7 @@ def load(
     mode: str,
     chunk_size: int | None,
     order_by: str | None,
+    starting_version: int | None,
     chunk_rows: int | None,
     jars: tuple[str, ...],
     checkpoint: str | None,
@@ -165,7 +172,8 @@ def load(
     range of values, which stands in its plan; the same command loads the rows that came behind it. They go into a Delta
     table, which knows which batches it has. Rows that came, changed or went below what was read are not followed: where
     there are more or fewer of them the load ends with an error, and --verify names them. The password of a database
-    stands in LASTGOOD_JDBC_PASSWORD.
+    stands in LASTGOOD_JDBC_PASSWORD. With --starting-version what the versions of a Delta table added is read, from
+    that one on.
 
     Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
     and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
@@ -173,6 +181,7 @@ def load(
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
+    lastgood load /lake/raw --starting-version 12 --to delta:/lake/orders
     lastgood load jdbc:postgresql://db/shop --option dbtable=orders --order-by id --to delta:/lake/orders
     lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:/lake/events --schema 'id BIGINT' --mode failfast
 
@@ -200,6 +209,7 @@ def load(
         reprocessed=reprocessed,
         evolves=evolve,
         order_by=order_by,
+        starting_version=starting_version,
         chunk_rows=chunk_rows,
         jars=jars,
     )
@@ -291,7 +301,7 @@ def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress]
 
         def tell(progress: LoadProgress) -> None:
             said = f"chunk {progress.chunks}, {progress.rows:,} rows"
-            if progress.unit == "rows":
+            if progress.unit != "bytes":
                 shown.columns = of_rows
             shown.update(task, description=said, completed=progress.done, total=progress.size)
 
@@ -339,7 +349,7 @@ def _print(loaded: Loaded, is_dropped: bool) -> None:
     if loaded.resumed_at is not None:
         resumed = f", from byte {loaded.resumed_at:,} on"
     if loaded.resumed_at is not None and loaded.bytes is None:
-        resumed = f", behind {loaded.resumed_at:,} rows"
+        resumed = f", from {loaded.resumed_at:,} on"
     out.print(
         make_styled(
             f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows{read}, in {loaded.chunks}"

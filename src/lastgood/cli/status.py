@@ -166,8 +166,8 @@ def _format_load(load: LoadStanding) -> str:
     part = 100 if load.is_whole else min(99, 100 * load.done // max(1, load.size))
     uncounted = f", of {load.uncounted:,} of them not counted yet" if load.uncounted else ""
     read = f"{decimal(load.done)} of {decimal(load.size)} of {files}"
-    if load.unit == "rows":
-        read = f"{load.done:,} of {load.size:,} rows of a table"
+    if load.unit != "bytes":
+        read = f"{load.done:,} of {load.size:,} {load.unit} of a table"
     return f"{part} %: {read}, {load.rows:,} records in {chunks}{uncounted}, into {load.table}"
 
 

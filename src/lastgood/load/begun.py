@@ -7,11 +7,12 @@ from collections.abc import Collection
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.errors import format_command_line
 from lastgood.frozen import dataclass
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
-from lastgood.load.position import LoadPosition, read_position
+from lastgood.load.position import LoadPosition, make_version_position, read_position
 from lastgood.load.specification import (
     FilesRead,
     InputFile,
@@ -78,7 +79,7 @@ def find_begun(
             effect="nothing was read or written",
             next=format_command_line("backup", "restore", checkpoint),
         )
-    if asked.order_by is not None:
+    if asked.is_table:
         return go_on_in_table(before, asked, evolves=evolves), read_begun(storage, checkpoint)
     if asked.folder is not None and before.folder is not None:
         begun = read_begun(storage, checkpoint)
@@ -144,6 +145,8 @@ def read_end(storage: Storage, checkpoint: Location, batch: int) -> LoadPosition
     raw = storage.read(checkpoint / f"{OFFSETS}/{batch}", limit=_PLAN_BYTES_MAX)
     entry = None if raw is None else parse_offset_entry(raw)
     try:
+        if isinstance(entry, OffsetEntry) and isinstance(entry.sources[0].offset, DeltaOffset):
+            return make_version_position(entry.sources[0].offset)
         if isinstance(entry, OffsetEntry):
             return read_position(entry.sources[0].text)
     except ValueError:

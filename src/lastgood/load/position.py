@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from lastgood.checkpoint.source_offsets import DELTA_BEGINNING, DeltaOffset
 from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.values import JsonValue, make_form
@@ -21,10 +22,11 @@ class LoadPosition(JsonValue):
 
     file: int
     position: int
-    """Bytes, on the begin of a record or at the end of the file; of a table rows, as they were counted before."""
+    """Bytes, on the begin of a record or at the end of the file; of a table rows, as they were counted before, or the
+    version before which all is read."""
     upto: str | None = field(default=None, compare=False)
-    """Of a table, the last value of its order that is read, as `spark.ordered` writes it; None: nothing is, or a file.
-    """
+    """Of a table, the last value of its order that is read, as `spark.load_table` writes it, or how many files of its
+    version; None: nothing is, or a file."""
 
     @property
     def place(self) -> int:
@@ -44,3 +46,10 @@ def read_position(text: str) -> LoadPosition:
         ShapeError, ValueError: it is none.
     """
     return LoadPosition.from_json(read_json(text))
+
+
+def make_version_position(offset: DeltaOffset) -> LoadPosition:
+    """The same of a load that reads the versions of a Delta table, by an offset of Spark's own source."""
+    version, index = offset.place
+    is_whole = index == DELTA_BEGINNING
+    return LoadPosition(0, version, None if is_whole else str(index))

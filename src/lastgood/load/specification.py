@@ -137,7 +137,7 @@ class InputFile(JsonValue):
 
     location: str
     size: int
-    """Bytes; of a table the rows up to its last bound."""
+    """Bytes; of a table the rows up to its last bound, or its versions."""
     modified_ms: int | None
     """Milliseconds since 1970; None where the storage does not tell."""
     head: str
@@ -203,7 +203,9 @@ class LoadSpec(JsonValue):
     columns_at_first: int | None = None
     """With how many of its columns it began; None: with all."""
     order_by: str | None = None
-    """The column by which a table is read, which stands in `files` as the only one; None: files are read."""
+    """The column by which a table is read; None: files are read, or versions."""
+    starting_version: int | None = None
+    """The version of a Delta table from which on its versions are read; None: files are read, or by a column."""
     bounds: tuple[Bound, ...] = ()
     """Of a table, where its chunks end, as far as that was found."""
     may_have_grown: bool = False
@@ -211,12 +213,19 @@ class LoadSpec(JsonValue):
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked; of a table rows."""
+        """Bytes of all files, unpacked; of a table rows, or versions."""
         return sum(each.length for each in self.files)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a table is read, which stands in `files` as the only one."""
+        return self.unit != "bytes"
 
     @property
     def unit(self) -> str:
         """In which it is measured."""
+        if self.starting_version is not None:
+            return "versions"
         return "bytes" if self.order_by is None else "rows"
 
     def list_inputs(self) -> list[str]:
@@ -386,9 +395,10 @@ def go_on_in_table(begun: LoadSpec, asked: LoadSpec, *, evolves: bool = False) -
     if before.head != now.head:
         raise make_table_error(f"{now.location}: a table with the id {now.head}, and not {before.head}")
     has_this_version = before.tail == now.tail != ""
-    may_have_grown = begun.may_have_grown or not has_this_version
+    may_have_grown = asked.may_have_grown and (begun.may_have_grown or not has_this_version)
     looked = replace(asked, bounds=begun.bounds, may_have_grown=may_have_grown)
-    return _take_on(begun, looked, [replace(now, size=before.size)])
+    size = before.size if asked.starting_version is None else now.size
+    return _take_on(begun, looked, [replace(now, size=size)])
 
 
 def make_table_error(found: str) -> InputChangedError:
@@ -434,7 +444,7 @@ def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, s
         yield _show_inputs(asked), _show_inputs(begun)
     if asked.table != begun.table:
         yield f"the table {asked.table}", begun.table
-    if asked.order_by != begun.order_by:
+    if _show_order(asked) != _show_order(begun):
         yield _show_order(asked), _show_order(begun)
     if asked.form is not begun.form:
         yield f"files of {asked.form.value}", begun.form.value
@@ -458,6 +468,8 @@ def _show_inputs(spec: LoadSpec) -> str:
 
 
 def _show_order(spec: LoadSpec) -> str:
+    if spec.starting_version is not None:
+        return f"--starting-version {spec.starting_version}"
     return "no --order-by" if spec.order_by is None else f"--order-by {spec.order_by}"
 
 

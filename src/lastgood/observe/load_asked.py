@@ -44,7 +44,7 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         raise UsageError(
             "a table of this kind has the columns with which it began", found=to, expected="delta:LOCATION"
         )
-    if wanted.order_by is not None and find_traits(kind).marking is None:
+    if wanted.is_table and find_traits(kind).marking is None:
         raise UsageError("rows of a table go into a table that knows batches", found=to, expected="delta:LOCATION")
     require_here(parse_location(place), _WRITES_HERE, "a path")
     return inputs, f"{kind}:{parse_location(place)}"
@@ -62,7 +62,7 @@ def find_inputs(files: Sequence[str], wanted: LoadOptions) -> list[str]:
     """
     if wanted.checkpoint is not None:
         require_here(parse_location(wanted.checkpoint), _WRITES_HERE, "a path")
-    if wanted.order_by is not None:
+    if wanted.is_table:
         return name_tables(files, wanted)
     _require_no_table(files, wanted)
     if not files:
@@ -88,8 +88,8 @@ def _require_no_table(files: Sequence[str], wanted: LoadOptions) -> None:
         raise UsageError(
             "a table is read by an ordered column, which is not named",
             found=found,
-            expected="a column whose values only grow",
-            next="--order-by COLUMN added to the same command",
+            expected="a column whose values only grow; or of a Delta table a version from which on it is read",
+            next="--order-by COLUMN, or --starting-version VERSION, added to the same command",
         )
 
 
@@ -106,7 +106,7 @@ def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: L
         UsageError: a file or an option cannot be what was meant.
         StorageError: a file cannot be read (subclasses).
     """
-    if wanted.order_by is not None:
+    if wanted.is_table:
         return look_at_table(named[0], table, wanted)
     locations = list(map(parse_location, named))
     far = [each for each in locations if each.scheme != "file"]

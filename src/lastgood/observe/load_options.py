@@ -35,13 +35,20 @@ class LoadOptions:
     evolves: bool = False
     """Whether columns that came since are taken; in rows loaded before they are null."""
     order_by: str | None = None
-    """The column by which a table is read; None: files are read."""
+    """The column by which a table is read; None: files are read, or versions."""
+    starting_version: int | None = None
+    """The version of a Delta table from which on its versions are read; None: files are read, or by a column."""
     chunk_rows: int | None = None
     """About how many rows of a table one batch reads; None: a million."""
     jars: tuple[str, ...] = ()
     """JVM parts for Spark, such as the driver of a database."""
     frame: str | None = None
     """The name under which a program hands over what is read; None: it is named by where it lies."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a table is read."""
+        return self.order_by is not None or self.starting_version is not None
 
 
 def require_here(location: Location, sentence: str, expected: str) -> None:

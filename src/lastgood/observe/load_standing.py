@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.frozen import dataclass
 from lastgood.load.kept import read_counts, read_spec
-from lastgood.load.position import LoadPosition
+from lastgood.load.position import LoadPosition, make_version_position
 from lastgood.load.specification import LoadDiffersError, LoadSpec
 from lastgood.observe.open_query import OpenQuery
 from lastgood.query.history import find_load_position
@@ -35,7 +36,7 @@ class LoadStanding(JsonValue):
     is_whole: bool
     """Whether all of these files are loaded, of a table all rows that were found."""
     unit: str
-    """Of `done` and `size`: `bytes` or, of a table, `rows`."""
+    """Of `done` and `size`: `bytes` or, of a table, `rows` or `versions`."""
 
 
 def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
@@ -74,7 +75,7 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     """
     newest = query.checkpoint.newest_offsets
     offsets = [] if newest is None else [line.offset for line in newest.sources]
-    if not any(map(find_load_position, offsets)):
+    if not any(isinstance(each, DeltaOffset) or find_load_position(each) for each in offsets):
         return None
     try:
         spec = read_spec(query.storage, query.location)
@@ -87,4 +88,9 @@ def _find_position(query: OpenQuery) -> LoadPosition | None:
     """Where its newest committed batch ends; None before the first."""
     committed = query.checkpoint.last_committed
     entry = None if committed is None else query.checkpoint.offsets.entries.get(committed)
-    return find_load_position(entry.sources[0].offset) if isinstance(entry, OffsetEntry) else None
+    if not isinstance(entry, OffsetEntry):
+        return None
+    offset = entry.sources[0].offset
+    if isinstance(offset, DeltaOffset):
+        return make_version_position(offset)
+    return find_load_position(offset)

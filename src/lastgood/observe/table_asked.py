@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.table import read_table_log
@@ -72,6 +73,14 @@ def look_at_table(named: str, table: str, wanted: LoadOptions) -> LoadSpec:
     looked = _make_input(named)
     if form is LoadFormat.DELTA:
         looked = _look_at_delta_table(parse_location(named))
+    version = wanted.starting_version
+    if version is not None:
+        newest = int(looked.tail or -1)
+        if version > newest + 1:
+            raise UsageError(
+                "the Delta table has no such version", subject=named, found=str(version), expected=f"0 to {newest + 1}"
+            )
+        looked = replace(looked, size=newest + 1, begins=version)
     return LoadSpec(
         table=table,
         form=form,
@@ -81,7 +90,8 @@ def look_at_table(named: str, table: str, wanted: LoadOptions) -> LoadSpec:
         mode=ParseMode.PERMISSIVE,
         files=(looked,),
         order_by=wanted.order_by,
-        may_have_grown=True,
+        starting_version=version,
+        may_have_grown=version is None,
     )
 
 
@@ -91,12 +101,16 @@ def _choose_form(named: str, wanted: LoadOptions) -> LoadFormat:
     told, known = wanted.form, {form.value: form for form in TABLE_FORMS}
     if told is not None and told not in known:
         raise UsageError("how the table is kept is not known", found=told, expected=", ".join(known))
+    if wanted.starting_version is not None and (told or LoadFormat.DELTA.value) != LoadFormat.DELTA.value:
+        raise UsageError("only Delta tables have versions", found=f"--as {told}", expected="--as delta, or none")
     is_jdbc = named.startswith(JDBC)
     if is_jdbc and told not in (None, LoadFormat.JDBC.value):
         raise UsageError("how the table is kept is told twice", found=f"{told} and {JDBC}", expected="one")
     if is_jdbc:
         return LoadFormat.JDBC
     location = parse_location(named)
+    if wanted.starting_version is not None:
+        return LoadFormat.DELTA
     if told is not None:
         return known[told]
     storage = open_storage(location)
@@ -129,10 +143,14 @@ def _require_options_of_tables(wanted: LoadOptions) -> None:
         "--schema": wanted.schema is not None,
         "--infer-schema": wanted.infers,
         f"--mode {wanted.mode.value}": wanted.mode is not ParseMode.PERMISSIVE,
-        "--chunk-size": wanted.chunk is not None,
+        "--chunk-size": wanted.chunk is not None and wanted.starting_version is None,
+        "--chunk-rows": wanted.chunk_rows is not None and wanted.starting_version is not None,
         "--follow-growth": wanted.follows_growth,
         "--reprocess": bool(wanted.reprocessed),
     }
+    if wanted.order_by is not None and wanted.starting_version is not None:
+        both = "--order-by and --starting-version"
+        raise UsageError("two options contradict each other", found=both, expected="one")
     found = next((name for name, is_told in told.items() if is_told), None)
     if found is not None:
         expected = "none: its columns are known, chunks are counted in rows, and what came behind is read by itself"

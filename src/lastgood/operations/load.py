@@ -35,7 +35,7 @@ class Loaded(JsonValue):
     """Records that are not what the schema says."""
     chunks: int
     resumed_at: int | None
-    """At which byte this run went on, of a table behind how many rows; None if it began."""
+    """At which byte this run went on, of a table behind how many rows or versions; None if it began."""
     is_new: bool
     """Whether this run has loaded anything."""
     seconds: float
@@ -81,8 +81,8 @@ def load(
             question = held.ask(spec, wanted)
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
-        if spec.order_by is not None:
-            is_new = len(counts) > len(begun.chunks)
+        if spec.is_table:
+            is_new = any(count.rows for batch, count in counts.items() if batch not in begun.chunks)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
     if spec.mode is ParseMode.DROPMALFORMED:
@@ -92,7 +92,7 @@ def load(
         table=spec.table,
         checkpoint=str(checkpoint),
         files=tuple(each.location for each in spec.files),
-        bytes=spec.size if spec.order_by is None else None,
+        bytes=None if spec.is_table else spec.size,
         rows=rows,
         corrupt=corrupt,
         chunks=len(counts),

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from lastgood.notes import read_json
 from lastgood.spark.load_job import LoadRefusedError, explain_failure
-from lastgood.spark.load_table import choose_job
+from lastgood.spark.load_session import choose_job
 
 
 def main() -> int:

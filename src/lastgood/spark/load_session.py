@@ -10,6 +10,7 @@ from lastgood.spark.agent.sessions import is_connect
 
 if TYPE_CHECKING:
     from lastgood.spark.load_chunks import Chunk
+    from lastgood.spark.load_job import Job
 
 
 def run_in_session(
@@ -29,7 +30,6 @@ def run_in_session(
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from lastgood.spark.load_job import LoadRefusedError, explain_failure  # noqa: PLC0415
-    from lastgood.spark.load_table import choose_job  # noqa: PLC0415
 
     try:
         choose_job(session, question, tell).run()
@@ -38,6 +38,26 @@ def run_in_session(
     except (PySparkException, Py4JError) as error:
         return explain_failure(error)
     return None
+
+
+def choose_job(session: Any, question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> Job:
+    """The job that a question asks for.
+
+    Args:
+        session: A classic session of Spark.
+        question: As `load_main` describes it.
+        tell: Is told what it tells.
+    """
+    from lastgood.spark.load_job import Job  # noqa: PLC0415
+    from lastgood.spark.load_table import TableJob  # noqa: PLC0415
+    from lastgood.spark.load_versions import VersionsJob  # noqa: PLC0415
+
+    spec = question["spec"]
+    if spec["starting_version"] is not None:
+        return VersionsJob(session, question, tell)
+    if spec["order_by"] is not None:
+        return TableJob(session, question, tell)
+    return Job(session, question, tell)
 
 
 def give_chunks(

@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ByteType,
@@ -51,7 +49,64 @@ _ORDERED = (*_WHOLE_NUMBERS, DecimalType, DateType, TimestampType, TimestampNTZT
 _VALUE = "value"
 
 
-class TableRows(Job):
+class TableInput(Job):
+    """What is read of a table: its rows as they are."""
+
+    def find_schema(self) -> StructType:
+        """The columns of the table, as the load has them; with those that came since, if these are taken."""
+        found, known = self.table.schema, self.known
+        if known is None:
+            return found
+        gone = set(known.fieldNames()) - set(found.fieldNames())
+        if gone:
+            raise LoadRefusedError("evolve", f"no column {min(gone)} any more")
+        widened = add_columns(known, found, are_in_order=False)
+        if len(widened) > len(known) and not self.question["evolves"]:
+            new = widened.fieldNames()[len(known)]
+            raise LoadRefusedError("columns", f"{self.spec.files[0].location}: the column {new}, which it had not")
+        return widened
+
+    def parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
+        """The rows as they are."""
+        del schema
+        return records, sf.expr("false")
+
+    @property
+    def table(self) -> DataFrame:
+        """All of it; a Delta table in the version that it had when it was looked at."""
+        (file,) = self.spec.files
+        return self.spark.read.format("delta").option("versionAsOf", file.tail).load(file.location)
+
+    def count_again(self, schema: StructType) -> None:
+        """Count what the table has of a chunk whose count is lost."""
+        committed = read_begun(self.storage, self.checkpoint).chunks
+        for number in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
+            self.keep(number, self.count_written(schema, number), 0)
+
+    def count_written(self, schema: StructType, number: int) -> int:
+        """How many rows a batch has in the table; where that does not tell it any more, how many it reads now."""
+        sink = self.question["sink"]
+        place = parse_location(sink["location"])
+        count = SINK_KINDS[sink["kind"]].count_rows
+        assert count is not None  # else no table is loaded into it
+        found = count(open_storage(place), place, self.query_id, number)
+        if found is not None:
+            return found
+        return self.count_anew(schema, number)
+
+    def count_anew(self, schema: StructType, number: int) -> int:
+        """How many rows a batch reads now."""
+        return self.take_batch(self.spark.range(0).toDF(), schema, number)[0].count()
+
+    @property
+    def query_id(self) -> str:
+        """Under which its rows are written."""
+        query = read_checkpoint(self.storage, self.checkpoint).query
+        assert isinstance(query, QueryMetadata)  # its query has begun
+        return query.query_id
+
+
+class TableRows(TableInput):
     """What is read by an ordered column."""
 
     frame: DataFrame | None = None
@@ -73,24 +128,10 @@ class TableRows(Job):
         bounds = json.dumps([each.to_json() for each in self.spec.bounds])
         return self.spark.readStream.format(NAME).option("bounds", bounds).load(), schema
 
-    def find_schema(self) -> StructType:
-        """The columns of the table, as the load has them; with those that came since, if these are taken."""
-        found, known = self._table.schema, self.known
-        if known is None:
-            return found
-        gone = set(known.fieldNames()) - set(found.fieldNames())
-        if gone:
-            raise LoadRefusedError("evolve", f"no column {min(gone)} any more")
-        widened = add_columns(known, found, are_in_order=False)
-        if len(widened) > len(known) and not self.question["evolves"]:
-            new = widened.fieldNames()[len(known)]
-            raise LoadRefusedError("columns", f"{self.spec.files[0].location}: the column {new}, which it had not")
-        return widened
-
     def read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """The rows behind one position, up to another."""
         column, kind = self._ordered, self._order.dataType
-        table = self._table
+        table = self.table
         if start.upto is not None and end.upto is not None and self._is_split(kind):
             table = self._read_database(int(start.upto), int(end.upto))
         if start.upto is not None:
@@ -98,11 +139,6 @@ class TableRows(Job):
         if end.upto is not None:
             table = table.where(column <= self._hide(_decode(end.upto, kind)))
         return table.select(*map(select_column, schema.fieldNames()))
-
-    def parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:
-        """The rows as they are."""
-        del schema
-        return records, sf.expr("false")
 
     def take_batch(self, records: DataFrame, schema: StructType, number: int) -> tuple[DataFrame, Column]:
         """The rows of a batch, by its plan."""
@@ -117,7 +153,7 @@ class TableRows(Job):
             LoadRefusedError: it has others.
         """
         named = self.spec.files[0].location
-        empty = self._table.where(select_column(self._order.name).isNull()).count()
+        empty = self.table.where(select_column(self._order.name).isNull()).count()
         if empty:
             raise LoadRefusedError("order", f"{named}: {empty:,} rows that have no value in {self._order.name}")
         begun = read_begun(self.storage, self.checkpoint)
@@ -131,16 +167,15 @@ class TableRows(Job):
             raise LoadRefusedError("rows", f"{named}: {there:,} rows up to {upto}, where {read:,} were read")
 
     @cached_property
-    def _table(self) -> DataFrame:
+    def table(self) -> DataFrame:
         """All of it; a Delta table in the version that it had when it was looked at."""
-        form, (table,) = self.spec.form, self.spec.files
         if self.frame is not None:
             return self.frame
-        if form is LoadFormat.JDBC:
+        if self.spec.form is LoadFormat.JDBC:
             return self._read_database()
-        if form is LoadFormat.DELTA:
-            return self.spark.read.format("delta").option("versionAsOf", table.tail).load(table.location)
-        return self.spark.read.parquet(table.location)
+        if self.spec.form is LoadFormat.PARQUET:
+            return self.spark.read.parquet(self.spec.files[0].location)
+        return super().table
 
     def _read_database(self, begin: int | None = None, end: int | None = None) -> DataFrame:
         """Its table; between two values of the ordered column by several connections."""
@@ -163,7 +198,7 @@ class TableRows(Job):
     def _order(self) -> StructField:
         """The ordered column."""
         wanted = self.spec.order_by or ""
-        fields = self._table.schema.fields
+        fields = self.table.schema.fields
         found = next((each for each in fields if each.name.lower() == wanted.lower()), None)
         if found is None:
             raise LoadRefusedError("order", f"no column {wanted} among {', '.join(each.name for each in fields)}")
@@ -240,47 +275,12 @@ class TableJob(TableRows):
         application, version = sink["marking"]
         rows, _ = self.take_batch(records, schema, number)
         writer = rows.write.format(sink["format"]).mode("append")
-        writer = writer.option(application, self._query_id).option(version, number)
+        writer = writer.option(application, self.query_id).option(version, number)
         if self.spec.columns_at_first is not None:
             writer = writer.options(**sink["widening"])
         writer.save(sink["location"])
         self.keep_columns()
-        self.keep(number, self._count(schema, number), 0)
-
-    def count_again(self, schema: StructType) -> None:
-        """Count what the table has of a chunk whose count is lost."""
-        committed = read_begun(self.storage, self.checkpoint).chunks
-        for number in sorted(set(committed) - read_counts(self.storage, self.checkpoint, committed).keys()):
-            self.keep(number, self._count(schema, number), 0)
-
-    def _count(self, schema: StructType, number: int) -> int:
-        """How many rows a batch has in the table; where that does not tell it any more, how many it reads now."""
-        sink = self.question["sink"]
-        place = parse_location(sink["location"])
-        count = SINK_KINDS[sink["kind"]].count_rows
-        assert count is not None  # else no table is loaded into it
-        found = count(open_storage(place), place, self._query_id, number)
-        if found is not None:
-            return found
-        return self.take_batch(self.spark.range(0).toDF(), schema, number)[0].count()
-
-    @property
-    def _query_id(self) -> str:
-        query = read_checkpoint(self.storage, self.checkpoint).query
-        assert isinstance(query, QueryMetadata)  # its query has begun
-        return query.query_id
-
-
-def choose_job(spark: SparkSession, question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> Job:
-    """The job that a question asks for.
-
-    Args:
-        spark: A session.
-        question: As `load_main` describes it.
-        tell: Is told what it tells.
-    """
-    kind = Job if question["spec"]["order_by"] is None else TableJob
-    return kind(spark, question, tell)
+        self.keep(number, self.count_written(schema, number), 0)
 
 
 def _encode(value: Column, kind: DataType) -> Column:

@@ -109,7 +109,7 @@ class HeldLoad:
         if not self.begun.is_settled:
             raise LoadNotComparableError("a chunk of it is not committed", _BEFORE)
         files = self.spec.files[: self.begun.position.file + 1]
-        for file in files if self.spec.order_by is None else ():
+        for file in files if not self.spec.is_table else ():
             location = parse_location(file.location)
             if not is_as_it_was(open_storage(location), location, file):
                 found = f"{file.location} is gone, or no longer what was loaded"
@@ -299,4 +299,6 @@ def _choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
         return wanted.chunk_rows or _ROWS_OF_A_CHUNK
     if wanted.chunk is not None:
         return wanted.chunk
+    if spec.starting_version is not None:
+        return _CHUNK_OF_A_CORE * (os.cpu_count() or 1)
     return max(_CHUNK_LEAST, min(_CHUNK_OF_A_CORE * (os.cpu_count() or 1), spec.size // _CHUNKS_LEAST))

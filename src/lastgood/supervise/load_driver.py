@@ -118,7 +118,7 @@ class LoadProgress(JsonValue):
     chunks: int
     """Chunks of this run so far."""
     unit: str
-    """Of `done` and `size`: `bytes` or `rows`."""
+    """Of `done` and `size`: `bytes`, `rows` or `versions`."""
 
 
 @dataclass(slots=True)
@@ -255,6 +255,10 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "expected": "files with the same columns, of types that a load reads",
             "next": "--evolve added to the same command, where there are more than before",
         },
+    ),
+    "count": (
+        "how many rows a chunk had cannot be told",
+        {"expected": "a table whose log has its last versions", "next": "--verify added to the same command"},
     ),
     "evolve": (
         "the columns of a load can only get more",

@@ -68,6 +68,11 @@ def file(tmp_path: Path) -> Path:
         ("file:t", LoadOptions(order_by="id"), "rows of a table go into a table that knows batches"),
         ("delta:t", LoadOptions(order_by="id", chunk=7), "an option is not for tables"),
         ("delta:t", LoadOptions(order_by="id", schema="id INT"), "an option is not for tables"),
+        ("delta:t", LoadOptions(order_by="id", starting_version=1), "two options contradict each other"),
+        ("delta:t", LoadOptions(starting_version=1, chunk_rows=7), "an option is not for tables"),
+        ("delta:t", LoadOptions(starting_version=1, form="parquet"), "only Delta tables have versions"),
+        ("delta:t", LoadOptions(starting_version=0), "there is no such Delta table"),
+        ("file:t", LoadOptions(starting_version=0), "rows of a table go into a table that knows batches"),
         ("delta:t", LoadOptions(order_by="id", form="csv"), "how the table is kept is not known"),
         ("delta:t", LoadOptions(order_by="id", form="delta"), "there is no such Delta table"),
         ("delta:t", LoadOptions(order_by="id", options={"header": "true"}), "a load of parquet knows no such option"),
@@ -151,6 +156,8 @@ def test_another_table_in_its_place_and_one_that_is_as_it_was(tmp_path: Path) ->
     write_deltalake(table, pa.table({"id": [3]}), mode="append")
     again = load_table()
     assert (again.is_new, len(asked), asked[1].spec.bounds) == (False, 2, (Bound(2, "2"),))
+    with pytest.raises(UsageError, match="the Delta table has no such version"):
+        load([str(table)], f"delta:{tmp_path}/u", LoadOptions(starting_version=3))
     table.rename(tmp_path / "old")
     write_deltalake(table, pa.table({"id": [1, 2]}))
     with pytest.raises(InputChangedError, match="the table that is loaded is not what it was"):
