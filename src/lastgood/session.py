@@ -94,6 +94,9 @@ class LoadReading(TypedDict, total=False):
     """Those of Spark's reader."""
     mode: str
     """`permissive`, `dropmalformed` or `failfast`."""
+    quarantine: str | None
+    """`delta:LOCATION` of records that are not what the schema says, which the table does not get then; None: as the
+    mode says."""
     chunk_size: int | None
     """Bytes of a chunk."""
     order_by: str | None
@@ -206,8 +209,9 @@ def chunks(
             "the ledger is not understood", found=ledger, expected="sqlite:, sqlite:///FILE, postgresql://…"
         )
     wanted = _make_options(**reading)
-    if wanted.starting_version is not None:
-        raise UsageError("versions are read into a table only", found="starting_version", expected="order_by=COLUMN")
+    if wanted.starting_version is not None or wanted.quarantine is not None:
+        found = "starting_version" if wanted.quarantine is None else "quarantine"
+        raise UsageError("an option is for tables that are written, and not for chunks", found=found)
     checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
     wanted = replace(wanted, checkpoint=checkpoint)
     if isinstance(files, str | Sequence):
@@ -226,6 +230,7 @@ def _make_options(
     infer_schema: bool = False,
     options: Mapping[str, str] | None = None,
     mode: str = "permissive",
+    quarantine: str | None = None,
     chunk_size: int | None = None,
     order_by: str | None = None,
     starting_version: int | None = None,
@@ -241,6 +246,7 @@ def _make_options(
         options=options or {},
         mode=_find_mode(mode),
         chunk=chunk_size,
+        quarantine=quarantine,
         order_by=order_by,
         starting_version=starting_version,
         chunk_rows=chunk_rows,

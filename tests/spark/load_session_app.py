@@ -14,7 +14,11 @@ def load(spark, told):
         loaded = lastgood.spark.load(
             told["file"], told["to"], tell=lambda progress: seen.append(progress.done), **told["more"]
         )
-        answer = {"loaded": loaded.to_json(), "rows": spark.read.parquet(told["to"].partition(":")[2]).count()}
+        answer = {"loaded": loaded.to_json(), "rows": count_rows(spark, *told["to"].split(":"))}
     except LastgoodError as error:
         answer = {"error": error.to_json()}
     return {**answer, "seen": seen, "is_as_before": before == [spark.conf.get(name) for name in names]}
+
+
+def count_rows(spark, kind, place):
+    return spark.read.format({"file": "parquet"}.get(kind, kind)).load(place).count()

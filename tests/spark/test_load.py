@@ -277,6 +277,21 @@ def other_verbs_tell_of_it(told: dict[str, Any], size: int) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("whom", ["lastgood", "driver", "both"])
+def test_whatever_is_killed_a_corrupt_record_is_apart_once(tmp_path: Path, whom: str) -> None:
+    file, table, apart = tmp_path / "orders.csv", f"delta:{tmp_path / 'table'}", f"delta:{tmp_path / 'apart'}"
+    write_rows(file, range(200_000))
+    with file.open("a") as stream:
+        stream.writelines(f"x{each},a,1\n" for each in range(100_000))
+    words = list_words(file, table, "--chunk-size", "300KB", "--quarantine", apart)
+    told = kill_and_load(tmp_path, words, whom, random.Random(f"apart {SEED} {whom}"), times=3)
+    assert (told["rows"], told["corrupt"]) == (200_000, 100_000)
+    assert Counter(read_ids(table)) == Counter(range(200_000))
+    records = DeltaTable(tmp_path / "apart").to_pyarrow_table()["record"].to_pylist()
+    assert sorted(records) == sorted(f"x{each},a,1" for each in range(100_000))
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["delta", "file"])
 @pytest.mark.parametrize("whom", ["lastgood", "driver", "both", "worker"])
 def test_whatever_is_killed_each_record_is_there_once(tmp_path: Path, kind: str, whom: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from conformance.sparks import Sparks
+from deltalake import DeltaTable
+from typed import call
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_session_app.py")
@@ -93,3 +95,29 @@ def test_what_would_lose_a_record_or_break_all_of_them_is_refused_before_anythin
             )
     assert not table.exists()
     assert load("id INT, _corrupt_record STRING")["loaded"]["corrupt"] == 30
+
+
+def test_corrupt_records_go_apart_and_with_them_it_is_taken_back(sparks: Sparks, tmp_path: Path) -> None:
+    file, table, apart = tmp_path / "in.csv", tmp_path / "table", tmp_path / "apart"
+    lines = [f"{each},a" if each % 7 else f"x{each},b,c" for each in range(400)]
+    file.write_text("\n".join(lines))
+
+    def load(**more: Any) -> dict[str, Any]:
+        asked = {"schema": "id INT, name STRING", "chunk_size": 1000, "quarantine": f"delta:{apart}", **more}
+        return sparks.of("4.2.0").call(APP, "load", file=str(file), to=f"delta:{table}", more=asked)
+
+    loaded = load()["loaded"]
+    corrupt = [each for each in lines if each.startswith("x")]
+    assert (loaded["rows"], loaded["corrupt"], loaded["chunks"]) == (400 - len(corrupt), len(corrupt), 3)
+    assert sorted(DeltaTable(table).to_pyarrow_table()["id"].to_pylist()) == [each for each in range(400) if each % 7]
+    found = DeltaTable(apart).to_pyarrow_table()
+    assert sorted(found["record"].to_pylist()) == sorted(corrupt)
+    assert set(found["chunk"].to_pylist()) == {0, 1, 2}
+    assert not load()["loaded"]["is_new"]
+    assert load(quarantine=None)["error"]["condition"] == "LOAD_DIFFERS"
+    words = ["load", str(file), "--to", f"delta:{table}"]
+    assert call(*words, "--undo").returncode == 91
+    assert call(*words, "--quarantine", f"delta:{apart}", "--undo").returncode == 0
+    assert [DeltaTable(each).to_pyarrow_table().num_rows for each in (table, apart)] == [0, 0]
+    both = load(schema="id INT, name STRING, _corrupt_record STRING")["error"]
+    assert both["sentence"] == "a column for corrupt records and a table for them contradict each other"

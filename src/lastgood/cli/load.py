@@ -63,6 +63,12 @@ class _Size(click.ParamType[int]):
     " load.",
 )
 @click.option(
+    "--quarantine",
+    metavar="TABLE",
+    help="delta:LOCATION: a record that is not what the schema says goes there, as it lies in the file, and not into"
+    " the table.",
+)
+@click.option(
     "--chunk-size",
     type=_Size(),
     metavar="SIZE",
@@ -130,6 +136,7 @@ def load(
     infer_schema: bool,
     pairs: tuple[str, ...],
     mode: str,
+    quarantine: str | None,
     chunk_size: int | None,
     order_by: str | None,
     starting_version: int | None,
@@ -161,6 +168,9 @@ def load(
     not what it was when the load began, or where schema, options or files are others; a file of a folder that was
     written again is loaded once more with --reprocess, and a schema that has got columns behind those that it had is
     taken with --evolve. `lastgood status` and `lastgood inspect` tell of its checkpoint as of every other.
+
+    With --quarantine records that are not what the schema says go into a Delta table of their own, with the number of
+    their chunk: each record is in one of the two tables, once.
 
     With --verify the same command loads nothing: Spark compares the rows that the load has written with what its files
     say, by their number and a sum of hashes over all values, and where these differ row by row. With --undo it takes
@@ -208,6 +218,7 @@ def load(
         follows_growth=follow_growth,
         reprocessed=reprocessed,
         evolves=evolve,
+        quarantine=quarantine,
         order_by=order_by,
         starting_version=starting_version,
         chunk_rows=chunk_rows,
@@ -234,7 +245,7 @@ def load(
     if output_format == "json":
         print_json(loaded.to_json())
     else:
-        _print(loaded, ParseMode(mode) is ParseMode.DROPMALFORMED)
+        _print(loaded, _explain_corrupt(options))
     return 0
 
 
@@ -335,7 +346,16 @@ def _name_inputs(files: tuple[str, ...]) -> str:
     return files[0] if len(files) == 1 else f"{len(files)} files"
 
 
-def _print(loaded: Loaded, is_dropped: bool) -> None:
+def _explain_corrupt(options: LoadOptions) -> str:
+    """What has become of records that are not what the schema says."""
+    from lastgood.load.specification import ParseMode
+
+    if options.quarantine is not None:
+        return f"they are in {options.quarantine}"
+    return "left out" if options.mode is ParseMode.DROPMALFORMED else "null where they are not"
+
+
+def _print(loaded: Loaded, corrupt: str) -> None:
     from rich.filesize import decimal
 
     out = make_console()
@@ -357,5 +377,4 @@ def _print(loaded: Loaded, is_dropped: bool) -> None:
         )
     )
     if loaded.corrupt:
-        what = "left out" if is_dropped else "null where they are not"
-        out.print(make_styled(f"{loaded.corrupt:,} records are not what the schema says: {what}."))
+        out.print(make_styled(f"{loaded.corrupt:,} records are not what the schema says: {corrupt}."))

@@ -208,6 +208,9 @@ class LoadSpec(JsonValue):
     """The version of a Delta table from which on its versions are read; None: files are read, or by a column."""
     bounds: tuple[Bound, ...] = ()
     """Of a table, where its chunks end, as far as that was found."""
+    quarantine: str | None = None
+    """`delta:LOCATION`, where records go that are not what the schema says, and not into the table; None: as the mode
+    says."""
     may_have_grown: bool = False
     """Whether a table may have rows behind the last bound."""
 
@@ -215,6 +218,11 @@ class LoadSpec(JsonValue):
     def size(self) -> int:
         """Bytes of all files, unpacked; of a table rows, or versions."""
         return sum(each.length for each in self.files)
+
+    @property
+    def drops_corrupt(self) -> bool:
+        """Whether the table gets no row of a record that is not what the schema says."""
+        return self.mode is ParseMode.DROPMALFORMED or self.quarantine is not None
 
     @property
     def is_table(self) -> bool:
@@ -444,6 +452,8 @@ def _list_differences(begun: LoadSpec, asked: LoadSpec) -> Iterator[tuple[str, s
         yield _show_inputs(asked), _show_inputs(begun)
     if asked.table != begun.table:
         yield f"the table {asked.table}", begun.table
+    if asked.quarantine != begun.quarantine:
+        yield _show_quarantine(asked), _show_quarantine(begun)
     if _show_order(asked) != _show_order(begun):
         yield _show_order(asked), _show_order(begun)
     if asked.form is not begun.form:
@@ -471,6 +481,10 @@ def _show_order(spec: LoadSpec) -> str:
     if spec.starting_version is not None:
         return f"--starting-version {spec.starting_version}"
     return "no --order-by" if spec.order_by is None else f"--order-by {spec.order_by}"
+
+
+def _show_quarantine(spec: LoadSpec) -> str:
+    return "no --quarantine" if spec.quarantine is None else f"--quarantine {spec.quarantine}"
 
 
 def _show_inferring(spec: LoadSpec) -> str:

@@ -22,6 +22,7 @@ from lastgood.storage.reading import Location, open_storage, parse_location
 
 _NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
 """Of these Spark need not look for the columns."""
+_HAS_CORRUPT = (LoadFormat.CSV, LoadFormat.JSONL)
 _WRITES_HERE = "a load writes to a disk of this machine so far"
 
 
@@ -48,6 +49,32 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         raise UsageError("rows of a table go into a table that knows batches", found=to, expected="delta:LOCATION")
     require_here(parse_location(place), _WRITES_HERE, "a path")
     return inputs, f"{kind}:{parse_location(place)}"
+
+
+def find_quarantine(table: str, wanted: LoadOptions) -> str | None:
+    """Where records go that are not what the schema says, as `KIND:LOCATION`; None if not apart.
+
+    Args:
+        table: Where the others go, as `find_places` gives it.
+        wanted: How they are loaded.
+
+    Raises:
+        UsageError: it cannot be what was meant.
+    """
+    if wanted.quarantine is None:
+        return None
+    kind, _, place = wanted.quarantine.partition(":")
+    for named, told in ((kind, wanted.quarantine), (table.partition(":")[0], table)):
+        if find_traits(named).marking is None or not place:
+            raise UsageError("records go apart into tables that know batches", found=told, expected="delta:LOCATION")
+    if wanted.mode is not ParseMode.PERMISSIVE:
+        found = f"--quarantine and --mode {wanted.mode.value}"
+        raise UsageError("two options contradict each other", found=found, expected="one")
+    require_here(parse_location(place), _WRITES_HERE, "a path")
+    quarantine = f"{kind}:{parse_location(place)}"
+    if quarantine == table:
+        raise UsageError("records go apart into a table of their own", found=quarantine, expected="another one")
+    return quarantine
 
 
 def find_inputs(files: Sequence[str], wanted: LoadOptions) -> list[str]:
@@ -114,6 +141,9 @@ def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: L
         require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
     inputs, folder = _list_inputs(locations, wanted)
     form = choose_form([str(each) for each in inputs], wanted.form)
+    quarantine = find_quarantine(table, wanted)
+    if quarantine is not None and form not in _HAS_CORRUPT:
+        raise UsageError("files of this kind have no broken records", found=form.value, expected="csv or jsonl")
     if form is LoadFormat.PARQUET:
         _require_nothing_to_parse(wanted)
     _require_files_of_folder(wanted.reprocessed, inputs, folder)
@@ -131,6 +161,7 @@ def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: L
         mode=wanted.mode,
         files=tuple(_look_at(each, known.get(str(each)), form, options) for each in inputs),
         folder=None if folder is None else str(folder),
+        quarantine=quarantine,
     )
 
 

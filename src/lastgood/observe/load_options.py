@@ -34,6 +34,8 @@ class LoadOptions:
     """Files of a folder that are loaded once more where they were written again since they were read."""
     evolves: bool = False
     """Whether columns that came since are taken; in rows loaded before they are null."""
+    quarantine: str | None = None
+    """The table, as `delta:LOCATION`, of records that are not what the schema says; None: as the mode says."""
     order_by: str | None = None
     """The column by which a table is read; None: files are read, or versions."""
     starting_version: int | None = None

@@ -147,6 +147,7 @@ def _require_options_of_tables(wanted: LoadOptions) -> None:
         "--chunk-rows": wanted.chunk_rows is not None and wanted.starting_version is not None,
         "--follow-growth": wanted.follows_growth,
         "--reprocess": bool(wanted.reprocessed),
+        "--quarantine": wanted.quarantine is not None,
     }
     if wanted.order_by is not None and wanted.starting_version is not None:
         both = "--order-by and --starting-version"

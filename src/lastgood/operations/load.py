@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from lastgood.frozen import dataclass
 from lastgood.load.begun import read_begun
 from lastgood.load.kept import read_counts
-from lastgood.load.specification import ParseMode
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.load_options import LoadOptions
@@ -85,7 +84,7 @@ def load(
             is_new = any(count.rows for batch, count in counts.items() if batch not in begun.chunks)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
-    if spec.mode is ParseMode.DROPMALFORMED:
+    if spec.drops_corrupt:
         rows -= corrupt
     return Loaded(
         load=held.name,

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.failures.causes import read_causes
 from lastgood.failures.classify import classify_causes
@@ -42,7 +43,8 @@ from lastgood.spark.load_source import NAME, LoadReader, LoadSource
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 
-_CORRUPT = "__lastgood_corrupt"
+CORRUPT = "__lastgood_corrupt"
+"""The column of a corrupt record, where the schema has none for it."""
 _CORRUPT_DEFAULT = "_corrupt_record"
 _CORRUPT_OPTION = "columnNameOfCorruptRecord"
 _BLANK = {LoadFormat.CSV: r"^[\x00-\x20]*\z", LoadFormat.JSONL: r"^[\x09\x0A\x0D\x20]*\z"}
@@ -188,10 +190,10 @@ class Job:
         spec = self.spec
         if spec.form is LoadFormat.CSV:
             zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
-            found = find_false_header(self._list_unread(), self._drop_corrupt(schema), spec.options, zone)
+            found = find_false_header(self._list_unread(), self.drop_corrupt(schema), spec.options, zone)
             if found is not None:
                 raise LoadRefusedError("header", found)
-        keeps_corrupt = len(self._drop_corrupt(schema)) < len(schema)
+        keeps_corrupt = len(self.drop_corrupt(schema)) < len(schema)
         is_begun = read_planned(self.storage, self.checkpoint) is not None
         is_asked = spec.schema is not None and spec.mode is not ParseMode.FAILFAST
         if is_begun or keeps_corrupt or not is_asked:
@@ -300,14 +302,14 @@ class Job:
             "parsing": json.dumps(dict(self.spec.options)),
             "zone": zone,
         }
-        columns = self._drop_corrupt(schema)
+        columns = self.drop_corrupt(schema)
         is_csv = self.spec.form is LoadFormat.CSV
         is_plain = is_csv and find_plain_columns(columns, self.spec.options, zone) is not None
         if is_plain or self.spec.form is LoadFormat.PARQUET:
             return {**own, "columns": columns.json()}
         return own
 
-    def _drop_corrupt(self, schema: StructType) -> StructType:
+    def drop_corrupt(self, schema: StructType) -> StructType:
         """The columns of a record, without the one that keeps it where it is corrupt."""
         told = self.spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
         return StructType([each for each in schema.fields if each.name != told])
@@ -318,8 +320,8 @@ class Job:
         if spec.form in (LoadFormat.TEXT, LoadFormat.PARQUET):
             return records.toDF(*schema.fieldNames()), sf.expr("false")
         told = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT)
-        corrupt = told if told in schema.fieldNames() else _CORRUPT
-        marked = schema if corrupt == told else StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+        corrupt = told if told in schema.fieldNames() else CORRUPT
+        marked = schema if corrupt == told else StructType([*schema.fields, StructField(CORRUPT, StringType())])
         mode = "FAILFAST" if spec.mode is ParseMode.FAILFAST else "PERMISSIVE"
         options = {**spec.options, _CORRUPT_OPTION: corrupt, "mode": mode}
         for told in ENCODING:
@@ -336,7 +338,7 @@ class Job:
         row = sf.when(line.isNotNull(), parse(marked, options)).alias("row")
         parsed = records.where(line.isNull() | wanted).select("*", row)
         # The source gives them in the order of the schema, if it gives columns.
-        plain = dict(zip(self._drop_corrupt(schema).fieldNames(), records.columns[:-1], strict=False))
+        plain = dict(zip(self.drop_corrupt(schema).fieldNames(), records.columns[:-1], strict=False))
         chosen = {name: _choose(name, plain.get(name)) for name in marked.fieldNames()}
         if is_multi_line:
             chosen[corrupt] = _restore(chosen[corrupt])
@@ -347,7 +349,7 @@ class Job:
         """The rows that are written: those that Spark's own reader makes of a file with these records."""
         rows, is_corrupt = self.parse(records, schema)
         rows = rows.observe(_OBSERVED, *count_rows(is_corrupt))
-        if self.spec.mode is ParseMode.DROPMALFORMED:
+        if self.spec.drops_corrupt:
             rows = rows.where(~is_corrupt)
         return rows.select(*map(select_column, schema.fieldNames()))
 
@@ -369,6 +371,28 @@ class Job:
     def read_end_of(self, batch: int) -> LoadPosition:
         """Where a batch ends, by its plan."""
         return read_end(self.storage, self.checkpoint, batch)
+
+    def write_marked(self, rows: DataFrame, sink: Mapping[str, Any], number: int) -> None:
+        """Write rows of a batch; where the table has that batch nothing is written.
+
+        Args:
+            rows: All of it.
+            sink: A `LoadSink` that knows batches.
+            number: Of the batch.
+        """
+        application, version = sink["marking"]
+        writer = rows.write.format(sink["format"]).mode("append")
+        writer = writer.option(application, self.query_id).option(version, number)
+        if self.spec.columns_at_first is not None:
+            writer = writer.options(**sink["widening"])
+        writer.save(sink["location"])
+
+    @property
+    def query_id(self) -> str:
+        """Under which its rows are written."""
+        query = read_checkpoint(self.storage, self.checkpoint).query
+        assert isinstance(query, QueryMetadata)  # its query has begun
+        return query.query_id
 
     def keep_columns(self) -> None:
         """Note down the columns with which a chunk is committed."""

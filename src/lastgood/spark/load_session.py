@@ -48,6 +48,7 @@ def choose_job(session: Any, question: Mapping[str, Any], tell: Callable[[dict[s
         question: As `load_main` describes it.
         tell: Is told what it tells.
     """
+    from lastgood.spark.load_apart import ApartJob  # noqa: PLC0415
     from lastgood.spark.load_job import Job  # noqa: PLC0415
     from lastgood.spark.load_table import TableJob  # noqa: PLC0415
     from lastgood.spark.load_versions import VersionsJob  # noqa: PLC0415
@@ -55,6 +56,8 @@ def choose_job(session: Any, question: Mapping[str, Any], tell: Callable[[dict[s
     spec = question["spec"]
     if spec["starting_version"] is not None:
         return VersionsJob(session, question, tell)
+    if spec["quarantine"] is not None:
+        return ApartJob(session, question, tell)
     if spec["order_by"] is not None:
         return TableJob(session, question, tell)
     return Job(session, question, tell)

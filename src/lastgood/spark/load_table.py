@@ -30,8 +30,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.load.begun import read_begun, read_planned
 from lastgood.load.kept import read_counts
 from lastgood.load.position import LoadPosition
@@ -97,13 +95,6 @@ class TableInput(Job):
     def count_anew(self, schema: StructType, number: int) -> int:
         """How many rows a batch reads now."""
         return self.take_batch(self.spark.range(0).toDF(), schema, number)[0].count()
-
-    @property
-    def query_id(self) -> str:
-        """Under which its rows are written."""
-        query = read_checkpoint(self.storage, self.checkpoint).query
-        assert isinstance(query, QueryMetadata)  # its query has begun
-        return query.query_id
 
 
 class TableRows(TableInput):
@@ -271,14 +262,8 @@ class TableJob(TableRows):
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:
         """Write a batch; one that the table has is passed over, and counted as it is there."""
-        sink = self.question["sink"]
-        application, version = sink["marking"]
         rows, _ = self.take_batch(records, schema, number)
-        writer = rows.write.format(sink["format"]).mode("append")
-        writer = writer.option(application, self.query_id).option(version, number)
-        if self.spec.columns_at_first is not None:
-            writer = writer.options(**sink["widening"])
-        writer.save(sink["location"])
+        self.write_marked(rows, self.question["sink"], number)
         self.keep_columns()
         self.keep(number, self.count_written(schema, number), 0)
 

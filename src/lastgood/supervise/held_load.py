@@ -24,7 +24,7 @@ from lastgood.load.specification import (
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
-from lastgood.observe.load_asked import find_inputs, find_places, look_at_load
+from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load
 from lastgood.observe.load_options import LoadOptions
 from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kind import OwnRows, TakenOut
@@ -78,22 +78,10 @@ class HeldLoad:
             spec=spec,
             checkpoint=str(self.checkpoint),
             chunk=_choose_chunk(spec, wanted),
-            sink=self._make_sink(),
+            sink=_make_sink(self.spec.table),
+            quarantine=_make_sink(self.spec.quarantine),
             evolves=wanted.evolves,
             jars=tuple(map(Path, wanted.jars)),
-        )
-
-    def _make_sink(self) -> LoadSink | None:
-        if self.place is None:
-            return None
-        traits = find_traits(self.kind)
-        assert traits.reader is not None  # else it was refused
-        return LoadSink(
-            kind=self.kind,
-            format=traits.reader.format,
-            location=str(self.place),
-            widening=traits.widening or {},
-            marking=traits.marking,
         )
 
     def find_own_rows(self) -> OwnRows:
@@ -120,6 +108,28 @@ class HeldLoad:
         if isinstance(own, str):
             raise LoadNotComparableError(own, "a table that tells which rows are those of the load")
         return own
+
+
+def _split_table(table: str) -> tuple[str, Location]:
+    """The kind of a table, and where it lies."""
+    kind, _, place = table.partition(":")
+    return kind, parse_location(place)
+
+
+def _make_sink(table: str | None) -> LoadSink | None:
+    """None if there is no table, or a program takes the rows."""
+    if table is None or table.startswith(f"{PROGRAM}:"):
+        return None
+    kind, place = _split_table(table)
+    traits = find_traits(kind)
+    assert traits.reader is not None  # else it was refused
+    return LoadSink(
+        kind=kind,
+        format=traits.reader.format,
+        location=str(place),
+        widening=traits.widening or {},
+        marking=traits.marking,
+    )
 
 
 @contextmanager
@@ -187,33 +197,36 @@ class LoadToUndo:
     """A load that has begun, whatever its files are now, and that nobody else works on meanwhile."""
 
     name: str
-    place: Location
-    """Of the table."""
     checkpoint: Location
     storage: LocalWriter
     """Of the checkpoint."""
-    kind: str
-    """Of the table, as of a sink."""
     table: str
+    quarantine: str | None
+    """Where its corrupt records are; None: not apart."""
     undoing: Undoing
 
     def take_out(self) -> TakenOut:
-        """Take its rows out of its table.
+        """Take its rows out of its table, and its corrupt records out of theirs.
 
         Raises:
             LoadUndoRefusedError: that cannot be done, and why; the rows stay.
             StorageError: the storage does not answer (subclasses).
         """
-        if self.undoing.query_id is None:
+        if self.quarantine is not None:
+            self._take_out_of(self.quarantine)
+        return self._take_out_of(self.table)
+
+    def _take_out_of(self, table: str) -> TakenOut:
+        undoing, (kind, place) = self.undoing, _split_table(table)
+        if undoing.query_id is None:
             return TakenOut(None, None)
-        take_out = SINK_KINDS[self.kind].take_out
+        take_out = SINK_KINDS[kind].take_out
         assert take_out is not None  # else it is no table for a load
-        undoing = self.undoing
-        found = take_out(LocalWriter(root=self.place), self.place, self.undoing.query_id, undoing.id, undoing.at_ms)
+        found = take_out(LocalWriter(root=place), place, undoing.query_id, undoing.id, undoing.at_ms)
         if isinstance(found, str):
             raise LoadUndoRefusedError(
                 "the rows of the load cannot be taken out of the table",
-                subject=self.table,
+                subject=table,
                 found=found,
                 expected="a table in which nobody has touched them",
                 effect="they stay where they are",
@@ -229,7 +242,7 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
     Args:
         files: As they are named: files, or one folder.
         to: The table, as it is named.
-        wanted: How they were loaded; only `checkpoint` counts.
+        wanted: How they were loaded; only `checkpoint` and `quarantine` count.
         now_ms: The time.
 
     Raises:
@@ -240,33 +253,35 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
     """
     located = _locate_load(files, to, wanted)
     checkpoint, table = located.checkpoint, located.table
+    quarantine = find_quarantine(table, wanted)
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         storage = LocalWriter(root=checkpoint)
-        undoing = read_undoing(storage, checkpoint)
+        undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
+        if undoing is None or spec is not None:  # which is there until its rows are out
+            _require_begun(spec, located.inputs, table, quarantine)
         if undoing is None:
-            _require_begun(read_spec(storage, checkpoint), located.inputs, table)
             query = read_checkpoint(storage, checkpoint).query
             query_id = query.query_id if isinstance(query, QueryMetadata) else None
             undoing = Undoing(make_id(now_ms), now_ms, query_id)
             keep_undoing(storage, checkpoint, undoing)
         yield LoadToUndo(
             name=located.name,
-            place=located.place,
             checkpoint=checkpoint,
             storage=storage,
-            kind=table.partition(":")[0],
             table=table,
+            quarantine=quarantine,
             undoing=undoing,
         )
 
 
-def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str) -> None:
+def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str, quarantine: str | None) -> None:
     """See that a load of these files into this table has begun."""
-    if spec is None or spec.list_inputs() != inputs or spec.table != table:
+    if spec is None or spec.list_inputs() != inputs or (spec.table, spec.quarantine) != (table, quarantine):
+        apart = "" if quarantine is None else f", with --quarantine {quarantine}"
         raise LoadDiffersError(
             "there is no such load",
             found="another one" if spec else "none",
-            expected=f"one of {', '.join(inputs)} into {table}",
+            expected=f"one of {', '.join(inputs)} into {table}{apart}",
             effect="nothing was changed",
         )
 

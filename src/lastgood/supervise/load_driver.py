@@ -84,6 +84,8 @@ class LoadQuestion:
     """Bytes; of a table rows."""
     sink: LoadSink | None
     """None: to the program that asks."""
+    quarantine: LoadSink | None = None
+    """Where records go that are not what the schema says; None: as the mode says."""
     evolves: bool
     """Whether it may get some now."""
     jars: tuple[Path, ...] = ()
@@ -95,9 +97,11 @@ class LoadQuestion:
         """What it reads."""
         own = {} if self.own is None else {"own": self.own.to_json()}
         sink = {} if self.sink is None else {"sink": self.sink.to_json()}
+        quarantine = {} if self.quarantine is None else {"quarantine": self.quarantine.to_json()}
         return {
             **own,
             **sink,
+            **quarantine,
             "spec": self.spec.to_json(),
             "checkpoint": self.checkpoint,
             "chunk": self.chunk,
@@ -267,6 +271,10 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "order": (
         "the table cannot be read by this column",
         {"expected": "one with a value in each row, of whole numbers or dates; if no database, of decimals, texts"},
+    ),
+    "apart": (
+        "a column for corrupt records and a table for them contradict each other",
+        {"expected": "--quarantine, or a schema with that column"},
     ),
     "header": (
         "the first line of a file is no header, but a record",
