@@ -76,6 +76,20 @@ def take_frame(spark, told):
                 break
         return seen
 
+    def change_meanwhile():
+        """A row comes while the chunks behind it are taken, where rows were read."""
+        spark.createDataFrame([(each,) for each in range(100)], "id int").write.format("delta").save(told["table"])
+        frame = spark.read.format("delta").load(told["table"])
+        taken = lastgood.spark.chunks(
+            frame, name="late", order_by="id", chunk_rows=50, checkpoint=told["checkpoint"] + "-late"
+        )
+        next(taken)
+        spark.createDataFrame([(3,)], "id int").write.format("delta").mode("append").save(told["table"])
+        try:
+            return len(list(taken))
+        except LastgoodError as error:
+            return error.condition
+
     rows = [each for each in range(100) for _ in range(2)]
     answer = {"left": take(2, rows), "rest": take(None, rows), "none": take(None, rows)}
     answer["more"] = take(None, [*rows, 100, 101])
@@ -83,4 +97,5 @@ def take_frame(spark, told):
         take(None, [*rows, 5, 100, 101])
     except LastgoodError as error:
         answer["error"] = error.to_json()
+    answer["meanwhile"] = change_meanwhile()
     return answer

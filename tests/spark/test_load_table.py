@@ -78,6 +78,7 @@ def test_rows_that_came_behind_are_loaded_and_others_end_it(sparks: Sparks, tmp_
     assert load(order_by="name")["error"]["condition"] == "LOAD_DIFFERS"
 
 
+@pytest.mark.proof
 def test_columns_have_to_stay_and_to_be_ordered(sparks: Sparks, tmp_path: Path) -> None:
     table, to = tmp_path / "raw", tmp_path / "table"
     write_deltalake(table, pa.table({"id": [1, None, 3], "price": [1.5, 2.5, 3.5]}))
@@ -103,6 +104,29 @@ def test_columns_have_to_stay_and_to_be_ordered(sparks: Sparks, tmp_path: Path) 
     )
     assert added["error"]["sentence"] == "a file has other columns than the load"
     assert load(evolve=True)["rows"] == [[1, 1.5, None], [3, 3.5, None], [4, 5.0, "x"]]
+
+
+@pytest.mark.proof
+def test_row_that_came_where_a_chunk_was_not_committed_ends_it(sparks: Sparks, tmp_path: Path) -> None:
+    table, to, checkpoint = tmp_path / "raw", tmp_path / "table", tmp_path / "chk"
+    add_rows(table, list(range(0, 200, 2)))
+
+    def load() -> dict[str, Any]:
+        asked = {"order_by": "id", "chunk_rows": 40, "checkpoint": str(checkpoint)}
+        return sparks.of("4.2.0").call(APP, "load", table=str(table), to=str(to), more=asked)
+
+    def forget(batch: int) -> None:
+        for name in (f"commits/{batch}", f"commits/.{batch}.crc", f"../chk.lastgood/load/{batch}"):
+            (checkpoint / name).unlink(missing_ok=True)
+
+    last = load()["loaded"]["chunks"] - 1
+    forget(last)
+    assert load()["loaded"]["rows"] == 100  # the table has that chunk, and passes over it
+    forget(last)
+    add_rows(table, [197])
+    error = load()["error"]
+    assert error["condition"] == "INPUT_CHANGED", error
+    assert read_ids(to) == list(range(0, 200, 2))
 
 
 def test_what_versions_added_is_loaded_from_one_on(sparks: Sparks, tmp_path: Path) -> None:
@@ -144,14 +168,14 @@ def test_any_type_that_has_an_order_gives_each_row_once(sparks: Sparks, tmp_path
 
 
 def test_chunks_of_a_dataframe_are_handed_once_or_again_as_they_were(sparks: Sparks, tmp_path: Path) -> None:
-    found = sparks.of("4.2.0").call(APP, "take_frame", checkpoint=str(tmp_path / "job"))
+    found = sparks.of("4.2.0").call(APP, "take_frame", checkpoint=str(tmp_path / "job"), table=str(tmp_path / "t"))
     left, again = found["left"][1], found["rest"][0]
     assert {**again, "is_again": False} == left
     taken = [*found["left"][:1], *found["rest"]]
     assert [id_ for each in taken for id_ in each["ids"]] == [each for each in range(100) for _ in range(2)]
     assert found["none"] == []
     assert [each["ids"] for each in found["more"]] == [[100, 101]]
-    assert found["error"]["condition"] == "INPUT_CHANGED"
+    assert (found["error"]["condition"], found["meanwhile"]) == ("INPUT_CHANGED", "INPUT_CHANGED")
 
 
 @pytest.fixture
@@ -195,6 +219,7 @@ def orders(database: tuple[str, psycopg.Connection[Any]], tmp_path: Path) -> lis
     return [*words, "--to", f"delta:{tmp_path / 'table'}", "--format", "json"]
 
 
+@pytest.mark.proof
 def test_table_of_postgresql_is_loaded(orders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LASTGOOD_JDBC_PASSWORD", SECRET)
     loaded = run_load(orders)

@@ -100,6 +100,7 @@ class ChunkJob(Job):
                     handed.cached.unpersist()  # not by `_hand`, which whoever stops the query may interrupt in Java
                 self._answers.put(True)  # noqa: FBT003 - the queue's item
             running.awaitTermination()
+            self.finish()
         finally:
             self._answers.put(False)  # noqa: FBT003 - one that is not done with is not committed
             running.stop()

@@ -151,6 +151,13 @@ class Job:
         self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
         return self.spark.readStream.format(NAME).options(**self._make_options(schema)).load(), schema
 
+    def finish(self) -> None:
+        """What is to be seen once everything was read; of files nothing, of which each task sees whether they changed.
+
+        Raises:
+            LoadRefusedError: what was read is not what is there.
+        """
+
     def take_batch(self, records: DataFrame, schema: StructType, number: int) -> tuple[DataFrame, Column]:
         """As `parse`, of one batch.
 

@@ -111,7 +111,7 @@ class TableRows(TableInput):
         """
         add_source(self.spark)
         schema = self.find_schema()
-        self.require_as_it_was()
+        self._require_as_it_was()
         if self.spec.may_have_grown:
             self._find_bounds()
         self.take_columns(schema)
@@ -137,7 +137,14 @@ class TableRows(TableInput):
         start = self.read_end_of(number - 1) if number else begin_of(self.spec.files)
         return self.parse(self.read_range(start, self.read_end_of(number), schema), schema)
 
-    def require_as_it_was(self) -> None:
+    def finish(self) -> None:
+        """See that no row came meanwhile where rows were read.
+
+        Also of a Delta table, which one run reads in one version: a chunk that it passes over was read in an older one.
+        """
+        self._require_as_it_was()
+
+    def _require_as_it_was(self) -> None:
         """See that up to where the table was read it has as many rows as were read there, and that each has a value.
 
         Raises:
@@ -257,8 +264,7 @@ class TableJob(TableRows):
         writer = records.writeStream.foreachBatch(partial(self._write, schema))
         self.follow(writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start())
         self.count_again(schema)
-        if self.spec.form is not LoadFormat.DELTA:  # of which one version was read
-            self.require_as_it_was()
+        self.finish()
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:
         """Write a batch; one that the table has is passed over, and counted as it is there."""
