@@ -42,7 +42,7 @@ _WORDS = {
     HoldReason.RUN: "another lastgood run supervises this checkpoint",
     HoldReason.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
     HoldReason.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
-    HoldReason.LOAD: "another load of lastgood goes on with this checkpoint",
+    HoldReason.LOAD: "another lastgood load, or a job of lastgood, goes on with this checkpoint",
     HoldReason.REBUILD: "state of this checkpoint is being made anew, by lastgood rebuild",
     None: "another process of lastgood holds this checkpoint",
 }

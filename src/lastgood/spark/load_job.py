@@ -467,7 +467,7 @@ def explain_incomparable(spec: LoadSpec, columns: StructType) -> str | None:
     if spec.columns_at_first is None or spec.form is not LoadFormat.CSV:
         return None
     keeps_corrupt = spec.options.get(_CORRUPT_OPTION, _CORRUPT_DEFAULT) in columns.fieldNames()
-    if spec.mode is ParseMode.PERMISSIVE and not keeps_corrupt:
+    if spec.mode is ParseMode.PERMISSIVE and not keeps_corrupt and not spec.drops_corrupt:
         return None  # it has null there, as in the table
     return "it has got columns since it began, and its first records would count as corrupt now"
 

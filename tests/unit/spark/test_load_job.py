@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -109,3 +111,5 @@ def test_records_that_would_be_corrupt_now_are_not_compared(
         columns_at_first=at_first,
     )
     assert (explain_incomparable(spec, columns) is None) == is_comparable
+    apart = replace(spec, quarantine="delta:/q")
+    assert (explain_incomparable(apart, columns) is None) == (at_first is None or form is not LoadFormat.CSV)
