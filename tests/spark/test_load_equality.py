@@ -154,7 +154,7 @@ def compare_load(
         spec=spec,
         checkpoint=str(folder / f"chk-{chunk}"),
         chunk=chunk,
-        sink=LoadSink(format="parquet", location=str(table), widening={}),
+        sink=LoadSink(kind="file", format="parquet", location=str(table), widening={}, marking=None),
         evolves=False,
     )
     question = asking.to_question()

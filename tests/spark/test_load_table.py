@@ -167,6 +167,7 @@ def test_any_type_that_has_an_order_gives_each_row_once(sparks: Sparks, tmp_path
     assert {kind: each["rows"] for kind, each in found.items()}["string"] == 250
 
 
+@pytest.mark.proof
 def test_chunks_of_a_dataframe_are_handed_once_or_again_as_they_were(sparks: Sparks, tmp_path: Path) -> None:
     found = sparks.of("4.2.0").call(APP, "take_frame", checkpoint=str(tmp_path / "job"), table=str(tmp_path / "t"))
     left, again = found["left"][1], found["rest"][0]
