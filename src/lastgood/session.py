@@ -211,7 +211,7 @@ def chunks(
     wanted = _make_options(**reading)
     if wanted.starting_version is not None or wanted.quarantine is not None:
         found = "starting_version" if wanted.quarantine is None else "quarantine"
-        raise UsageError("an option is for tables that are written, and not for chunks", found=found)
+        raise UsageError("chunks know no such option", found=found)
     checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
     wanted = replace(wanted, checkpoint=checkpoint)
     if isinstance(files, str | Sequence):

@@ -75,7 +75,8 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     """
     newest = query.checkpoint.newest_offsets
     offsets = [] if newest is None else [line.offset for line in newest.sources]
-    if not any(isinstance(each, DeltaOffset) or find_load_position(each) for each in offsets):
+    of_loads = [each for each in offsets if isinstance(each, DeltaOffset) or find_load_position(each)]
+    if not of_loads:
         return None
     try:
         spec = read_spec(query.storage, query.location)

@@ -81,7 +81,8 @@ def load(
             run(question, Follower(storage, checkpoint, spec, tell).take, say)
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
         if spec.is_table:
-            is_new = any(count.rows for batch, count in counts.items() if batch not in begun.chunks)
+            new = counts.keys() - set(begun.chunks)
+            is_new = sum(counts[batch].rows for batch in new) > 0
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
     if spec.drops_corrupt:

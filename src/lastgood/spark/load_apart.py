@@ -5,8 +5,6 @@ Both get a batch under its number, so each passes over one that it has; Spark co
 
 from __future__ import annotations
 
-from functools import partial
-
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -20,10 +18,7 @@ class ApartJob(Job):
 
     def load(self) -> None:
         """Write what is not loaded yet."""
-        records, schema = self.begin()
-        writer = records.writeStream.foreachBatch(partial(self._write, schema))
-        self.follow(writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start())
-        self.count_again(schema)
+        self.write_batches(self._write)
 
     def find_schema(self) -> StructType:
         """The columns that the load has, none of them for corrupt records."""

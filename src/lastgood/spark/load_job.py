@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,18 @@ class Job:
         self.take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
         return self.spark.readStream.format(NAME).options(**self._make_options(schema)).load(), schema
+
+    def write_batches(self, write: Callable[[StructType, DataFrame, int], None]) -> None:
+        """Write what is not loaded yet by a function of the query.
+
+        Args:
+            write: Gets the columns that the load has, what the source gave for a batch, and its number.
+        """
+        records, schema = self.begin()
+        writer = records.writeStream.foreachBatch(partial(write, schema))
+        self.follow(writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start())
+        self.count_again(schema)
+        self.finish()
 
     def finish(self) -> None:
         """What is to be seen once everything was read; of files nothing, of which each task sees whether they changed.

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -197,7 +197,8 @@ class TableRows(TableInput):
         """The ordered column."""
         wanted = self.spec.order_by or ""
         fields = self.table.schema.fields
-        found = next((each for each in fields if each.name.lower() == wanted.lower()), None)
+        named = {each.name.lower(): each for each in fields}
+        found = named.get(wanted.lower())
         if found is None:
             raise LoadRefusedError("order", f"no column {wanted} among {', '.join(each.name for each in fields)}")
         why = self._explain_unordered(found.dataType)
@@ -260,11 +261,7 @@ class TableJob(TableRows):
 
     def load(self) -> None:
         """Write what is not loaded yet."""
-        records, schema = self.begin()
-        writer = records.writeStream.foreachBatch(partial(self._write, schema))
-        self.follow(writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start())
-        self.count_again(schema)
-        self.finish()
+        self.write_batches(self._write)
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:
         """Write a batch; one that the table has is passed over, and counted as it is there."""

@@ -39,8 +39,9 @@ def count_rows(storage: Storage, table: Location, app_id: str, batch: int) -> in
     log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS))
     if log is None or isinstance(log, Damage):
         return None
-    own = (commit for commit in log.commits if app_id in commit.by_app)
-    return next((commit.row_count for commit in own if commit.by_app[app_id].version == batch), None)
+    own = [commit for commit in log.commits if app_id in commit.by_app]
+    counts = {commit.by_app[app_id].version: commit.row_count for commit in own}
+    return counts.get(batch)
 
 
 def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:
