@@ -7,12 +7,12 @@ import json
 
 def run(spark, told):
     """The job of a load, in this session; what it has told."""
-    from lastgood.spark.load_job import Job, LoadRefusedError
+    from lastgood.spark.load_job import LoadRefusedError
+    from lastgood.spark.load_session import choose_job
 
     spark.conf.set("spark.sql.session.timeZone", told["zone"])
-    job = Job(spark, told["question"], lambda _: None)
     try:
-        job.run()
+        choose_job(spark, told["question"], lambda _: None).run()
     except LoadRefusedError as refused:
         return {"error": refused.answer}
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result

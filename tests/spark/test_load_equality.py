@@ -133,15 +133,28 @@ CASES = {
 }
 
 
+SINKS = {
+    "file": {"format": "parquet", "widening": {}, "marking": None},
+    "delta": {"format": "delta", "widening": {}, "marking": ("txnAppId", "txnVersion")},
+}
+
+
 def compare_load(
-    sparks: Sparks, folder: Path, files: list[Path], mode: ParseMode, chunk: int, zone: str = "UTC", **asked: Any
+    sparks: Sparks,
+    folder: Path,
+    files: list[Path],
+    mode: ParseMode,
+    chunk: int,
+    zone: str = "UTC",
+    kind: str = "file",
+    **asked: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the job of a load has told of these files; the rows of its table, and those of Spark's own reader."""
     form, locations = LoadFormat(asked["form"]), [parse_location(str(each)) for each in files]
     looked = tuple(look_at_file(open_storage(each), each, form, asked["options"]) for each in locations)
     table = folder / f"table-{chunk}"
     spec = LoadSpec(
-        table=f"file:{table}",
+        table=f"{kind}:{table}",
         form=form,
         schema=asked["schema"],
         infers=asked["infers"],
@@ -154,7 +167,7 @@ def compare_load(
         spec=spec,
         checkpoint=str(folder / f"chk-{chunk}"),
         chunk=chunk,
-        sink=LoadSink(kind="file", format="parquet", location=str(table), widening={}, marking=None),
+        sink=LoadSink(kind=kind, location=str(table), **SINKS[kind]),
         evolves=False,
     )
     question = asking.to_question()
@@ -170,14 +183,14 @@ def compare_load(
 
 @pytest.fixture
 def compare(sparks: Sparks, tmp_path: Path) -> Any:
-    def compared(case: Case, mode: ParseMode, chunk: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def compared(case: Case, mode: ParseMode, chunk: int, kind: str = "file") -> tuple[dict[str, Any], dict[str, Any]]:
         files = []
         for number, content in enumerate([case.content, case.content[: len(case.content) // 2]]):
             file = tmp_path / f"{case.stem}{chunk}-{number}.{case.form}{'.gz' * case.is_packed}"
             file.write_bytes(gzip.compress(content) if case.is_packed else content)
             files.append(file)
         asked = {"form": case.form, "schema": case.schema, "options": case.options, "infers": case.infers}
-        return compare_load(sparks, tmp_path, files, mode, chunk, **asked)
+        return compare_load(sparks, tmp_path, files, mode, chunk, kind=kind, **asked)
 
     return compared
 
@@ -192,14 +205,21 @@ def test_rows_are_those_of_sparks_own_reader(compare: Any, name: str, mode: Pars
     require_same_rows(compare, CASES[name], mode)
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.form == "csv" and case.schema])
+@pytest.mark.parametrize("mode", ParseMode)
+def test_rows_that_tasks_write_into_a_delta_table_are_too(compare: Any, name: str, mode: ParseMode) -> None:
+    require_same_rows(compare, CASES[name], mode, "delta")
+
+
 @pytest.mark.parametrize("name", NAMES_OF_SOME)
 def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 
 
-def require_same_rows(compare: Any, case: Case, mode: ParseMode) -> None:
+def require_same_rows(compare: Any, case: Case, mode: ParseMode, kind: str = "file") -> None:
     for chunk in (1 << 20, max(2, len(case.content) // 3)):
-        told, found = compare(case, mode, chunk)
+        told, found = compare(case, mode, chunk, kind)
         assert (told["error"] is None) == (found["error"] is None), (chunk, told, found)
         if found["error"] is None:
             assert found["loaded"] == found["expected"], (chunk, found)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conformance.sparks import Sparks
-from spark.test_load_equality import APP, compare_load
+from spark.test_load_equality import APP, SINKS, compare_load
 
 from lastgood.errors import UsageError
 from lastgood.load.specification import ParseMode
@@ -63,26 +63,28 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "list of lists": (pa.list_(pa.list_(pa.date32())), [None, [None, [], [datetime.date(1500, 1, 1)]]]),
     "map": (pa.map_(pa.string(), pa.int64()), [None, [], [("a", 1), ("b", None)]]),
     "struct": (
-        pa.struct([("a", pa.uint8()), ("b c", pa.list_(pa.struct([("d", pa.timestamp("us", tz="UTC"))])))]),
-        [None, {"a": None, "b c": None}, {"a": 1, "b c": [None, {"d": None}, {"d": make_instants(UTC)[3]}]}],
+        pa.struct([("a", pa.uint8()), ("b-c", pa.list_(pa.struct([("d", pa.timestamp("us", tz="UTC"))])))]),
+        [None, {"a": None, "b-c": None}, {"a": 1, "b-c": [None, {"d": None}, {"d": make_instants(UTC)[3]}]}],
     ),
 }
 
 
-def make_table(rows: int, names: list[str], chance: random.Random) -> pa.Table:
+def make_table(rows: int, names: list[str], chance: random.Random, name_column: str = "a {}.`") -> pa.Table:
     columns = {}
     for at, name in enumerate(names):
         kind, values = VALUES[name]
         chosen = chance.choices(values, k=rows)
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         made = pa.array(chosen, plain)
-        columns[f"a {at}.`"] = made.dictionary_encode() if pa.types.is_dictionary(kind) else made
+        columns[name_column.format(at)] = made.dictionary_encode() if pa.types.is_dictionary(kind) else made
     return pa.table(columns)
 
 
-def require_same_rows(sparks: Sparks, folder: Path, files: list[Path], chunk: int, zone: str = "UTC") -> None:
+def require_same_rows(
+    sparks: Sparks, folder: Path, files: list[Path], chunk: int, zone: str = "UTC", sink: str = "file"
+) -> None:
     asked: dict[str, Any] = {"form": "parquet", "schema": None, "options": {}, "infers": False}
-    told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, zone, **asked)
+    told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, zone, sink, **asked)
     assert (told["error"], found["error"]) == (None, None)
     assert found["loaded"] == found["expected"], sorted(set(found["loaded"]) ^ set(found["expected"]))[:6]
 
@@ -120,9 +122,13 @@ def test_rows_of_arrows_files_are_those_of_sparks_reader(
 @pytest.mark.proof
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("name", VALUES)
-def test_values_of_each_type_are_those_of_sparks_reader(sparks: Sparks, tmp_path: Path, name: str, zone: str) -> None:
-    pq.write_table(make_table(50, [name], random.Random(SEED)), tmp_path / "a.parquet", row_group_size=20)
-    require_same_rows(sparks, tmp_path, [tmp_path / "a.parquet"], 1, zone)
+@pytest.mark.parametrize("sink", SINKS)
+def test_values_of_each_type_are_those_of_sparks_reader(
+    sparks: Sparks, tmp_path: Path, sink: str, name: str, zone: str
+) -> None:
+    table = make_table(50, [name], random.Random(SEED), "a {}.`" if sink == "file" else "a{}")
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=20)
+    require_same_rows(sparks, tmp_path, [tmp_path / "a.parquet"], 1, zone, sink)
 
 
 def test_so_are_some_of_them(sparks: Sparks, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Both get a batch under its number, so each passes over one that it has; Spark co
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -16,9 +18,9 @@ from lastgood.spark.load_job import CORRUPT, Job, LoadRefusedError, count_rows, 
 class ApartJob(Job):
     """One load that keeps corrupt records apart."""
 
-    def load(self) -> None:
+    def write(self, schema: StructType) -> None:
         """Write what is not loaded yet."""
-        self.write_batches(self._write)
+        self.follow(self.open_stream(schema).writeStream.foreachBatch(partial(self._write, schema)))
 
     def find_schema(self) -> StructType:
         """The columns that the load has, none of them for corrupt records."""

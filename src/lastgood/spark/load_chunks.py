@@ -106,8 +106,8 @@ class ChunkJob(Job):
             running.stop()
 
     def _start(self) -> StreamingQuery:
-        records, schema = self.begin()
-        writer = records.writeStream.queryName(self.name).foreachBatch(partial(self._hand, schema))
+        schema = self.begin()
+        writer = self.open_stream(schema).writeStream.queryName(self.name).foreachBatch(partial(self._hand, schema))
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
 
     def _hand(self, schema: StructType, records: DataFrame, number: int) -> None:

@@ -123,6 +123,11 @@ def make_line_batches(lines: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_arrays([*nulls, some], schema=schema)
 
 
+def is_plain(batch: pa.RecordBatch) -> bool:
+    """Whether its records are by their columns; else they are lines."""
+    return LINE not in batch.schema.names or batch[LINE].null_count == batch.num_rows
+
+
 def name_column(at: int) -> str:
     """What the source calls a column, whose own name may be anything."""
     return _NAME.format(at)

@@ -9,14 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.checkpoint.query import QueryMetadata
@@ -36,7 +36,7 @@ from lastgood.notes import read_json
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.files.folders import escape_pattern
 from lastgood.spark.load_check import MissingColumnError, compare_rows, read_rows
-from lastgood.spark.load_columns import LINE, find_plain_columns
+from lastgood.spark.load_columns import LINE, find_plain_columns, is_plain
 from lastgood.spark.load_header import find_false_header
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
@@ -138,8 +138,8 @@ class Job:
         except MissingColumnError as error:
             raise LoadRefusedError("compare", f"the table has no column {error} any more") from error
 
-    def begin(self) -> tuple[DataFrame, StructType]:
-        """The records that are not loaded yet, and the columns that they make, which are kept from now on.
+    def begin(self) -> StructType:
+        """The columns that records make, which are kept from now on.
 
         Raises:
             LoadRefusedError: Spark does not take the schema or the options.
@@ -150,19 +150,15 @@ class Job:
         self._reserve_table()
         self.take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
-        return self.spark.readStream.format(NAME).options(**self._make_options(schema)).load(), schema
+        return schema
 
-    def write_batches(self, write: Callable[[StructType, DataFrame, int], None]) -> None:
-        """Write what is not loaded yet by a function of the query.
+    def open_stream(self, schema: StructType) -> DataFrame:
+        """The records that are not loaded yet.
 
         Args:
-            write: Gets the columns that the load has, what the source gave for a batch, and its number.
+            schema: The columns that the load has.
         """
-        records, schema = self.begin()
-        writer = records.writeStream.foreachBatch(partial(write, schema))
-        self.follow(writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start())
-        self.count_again(schema)
-        self.finish()
+        return self.spark.readStream.format(NAME).options(**self.make_options(schema)).load()
 
     def finish(self) -> None:
         """What is to be seen once everything was read; of files nothing, of which each task sees whether they changed.
@@ -183,18 +179,31 @@ class Job:
         return self.parse(records, schema)
 
     def load(self) -> None:
-        """Write what is not loaded yet."""
-        records, schema = self.begin()
+        """Write what is not loaded yet, and count it."""
+        schema = self.begin()
+        self.write(schema)
+        self.count_again(schema)
+        self.finish()
+
+    def write(self, schema: StructType) -> None:
+        """Write what is not loaded yet.
+
+        Args:
+            schema: The columns that the load has.
+        """
         sink = self.question["sink"]
-        writer = self.make_rows(records, schema).writeStream.format(sink["format"])
+        writer = self.make_rows(self.open_stream(schema), schema).writeStream.format(sink["format"])
         if self.spec.columns_at_first is not None:
             writer = writer.options(**sink["widening"])
-        writer = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True)
-        self.follow(writer.start(sink["location"]))
-        self.count_again(schema)
+        self.follow(writer.option("path", sink["location"]))
 
-    def follow(self, query: StreamingQuery) -> None:
-        """Tell of each chunk, until everything is loaded."""
+    def follow(self, writer: DataStreamWriter) -> None:
+        """Start the query and tell of each chunk, until everything is loaded.
+
+        Args:
+            writer: Knows what is to be written where, or by which function.
+        """
+        query = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start()
         told = -1
         try:
             while query.isActive:
@@ -218,9 +227,11 @@ class Job:
         is_asked = spec.schema is not None and spec.mode is not ParseMode.FAILFAST
         if is_begun or keeps_corrupt or not is_asked:
             return
-        source = LoadReader(self._make_options(schema))
+        source = LoadReader(self.make_options(schema))
         begin = begin_of(spec.files)
         end = find_end_of_chunk(spec.files, begin, _LOOKED_AT, source.reader.find_end)
+        if any(is_plain(batch) for piece in source.list_partitions(begin, end) for batch in source.read(piece)):
+            return  # which is not corrupt
         rows, is_corrupt = self.parse(self.read_range(begin, end, schema), schema)
         ((looked, corrupt),) = rows.agg(*count_rows(is_corrupt)).collect()
         if corrupt == looked >= _RECORDS_LEAST:
@@ -309,8 +320,8 @@ class Job:
         position = read_begun(self.storage, self.checkpoint).position
         return 0 if position is None else position.file
 
-    def _make_options(self, schema: StructType) -> dict[str, str]:
-        """Those of our source."""
+    def make_options(self, schema: StructType) -> dict[str, str]:
+        """Those of our source, for the columns that the load has."""
         files = json.dumps([each.to_json() for each in self.spec.files])
         tasks = self.spark.sparkContext.defaultParallelism
         zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
@@ -365,10 +376,16 @@ class Job:
         rows = parsed.select(*(column.alias(name) for name, column in chosen.items()))
         return rows, select_column(corrupt).isNotNull()
 
-    def make_rows(self, records: DataFrame, schema: StructType) -> DataFrame:
-        """The rows that are written: those that Spark's own reader makes of a file with these records."""
+    def make_rows(self, records: DataFrame, schema: StructType, observed: str | Observation = _OBSERVED) -> DataFrame:
+        """The rows that are written: those that Spark's own reader makes of a file with these records.
+
+        Args:
+            records: What the source gave.
+            schema: The columns that the load has.
+            observed: What is told how many there are, and how many are corrupt.
+        """
         rows, is_corrupt = self.parse(records, schema)
-        rows = rows.observe(_OBSERVED, *count_rows(is_corrupt))
+        rows = rows.observe(observed, *count_rows(is_corrupt))
         if self.spec.drops_corrupt:
             rows = rows.where(~is_corrupt)
         return rows.select(*map(select_column, schema.fieldNames()))
@@ -386,7 +403,7 @@ class Job:
     def read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """What the source has between two positions."""
         span = {"start": json.dumps(start.to_json()), "end": json.dumps(end.to_json())}
-        return self.spark.read.format(NAME).options(**self._make_options(schema), **span).load()
+        return self.spark.read.format(NAME).options(**self.make_options(schema), **span).load()
 
     def read_end_of(self, batch: int) -> LoadPosition:
         """Where a batch ends, by its plan."""

@@ -33,6 +33,9 @@ _LINES = pa.schema([(LINE, pa.string())])
 class PieceReader(Protocol):
     """Reads files that are written in one way."""
 
+    columns: StructType
+    """Of the records."""
+
     def find_schema(self) -> StructType:
         """The columns of what it reads."""
         ...

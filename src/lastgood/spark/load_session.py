@@ -49,6 +49,7 @@ def choose_job(session: Any, question: Mapping[str, Any], tell: Callable[[dict[s
         tell: Is told what it tells.
     """
     from lastgood.spark.load_apart import ApartJob  # noqa: PLC0415
+    from lastgood.spark.load_direct import DirectJob  # noqa: PLC0415
     from lastgood.spark.load_job import Job  # noqa: PLC0415
     from lastgood.spark.load_table import TableJob  # noqa: PLC0415
     from lastgood.spark.load_versions import VersionsJob  # noqa: PLC0415
@@ -60,6 +61,8 @@ def choose_job(session: Any, question: Mapping[str, Any], tell: Callable[[dict[s
         return ApartJob(session, question, tell)
     if spec["order_by"] is not None:
         return TableJob(session, question, tell)
+    if question["sink"]["format"] == "delta":
+        return DirectJob(session, question, tell)
     return Job(session, question, tell)
 
 

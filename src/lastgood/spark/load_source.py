@@ -7,6 +7,7 @@ which a task reads the records. How the files are written `load_readers` knows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +23,12 @@ from lastgood.load.specification import Bound, InputFile
 from lastgood.notes import read_json
 from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_readers import find_reader
+from lastgood.spark.piece_files import FILE, PieceFile, write_piece
 from lastgood.storage.reading import open_storage, parse_location
 
 NAME = "lastgood"
 _BOUNDS = "bounds"
+_INTO = "into"
 
 
 class LoadPartition(InputPartition):
@@ -43,6 +46,9 @@ class LoadReader:
         self.chunk = int(options["chunk"])
         self.tasks = int(options["tasks"])
         self.reader = find_reader(options)
+        self.into = Path(options[_INTO]) if _INTO in options else None
+        """The folder of the table into which tasks write themselves; None: Spark writes."""
+        self.codec = options.get("codec", "")
 
     def list_partitions(self, start: LoadPosition, end: LoadPosition) -> Sequence[LoadPartition]:
         """Those of a range."""
@@ -61,11 +67,17 @@ class LoadReader:
         if not is_as_it_was(open_storage(location), location, file):
             raise RuntimeError(f"{file.location} was changed while it was loaded")
         try:
-            yield from self.reader.read(file, piece)
+            yield from self._give(self.reader.read(file, piece))
         except EOFError as error:
             raise RuntimeError(f"{file.location} was cut off while it was loaded") from error
         except IrregularError as error:
             raise RuntimeError(f"{file.location}: {error}") from error
+
+    def _give(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What is read, or what is left of it once plain records are written."""
+        if self.into is None:
+            return batches
+        return write_piece(batches, PieceFile(self.into, self.reader.columns.fieldNames(), self.codec))
 
 
 class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -151,6 +163,8 @@ class LoadSource(DataSource):
         """Those of what is read: columns under names of its own, a line, or both."""
         if _BOUNDS in self.options:
             return StructType([StructField(LINE, StringType())])
+        if _INTO in self.options:
+            return StructType([StructField(FILE, StringType()), StructField(LINE, StringType())])
         return find_reader(self.options).find_schema()
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -103,8 +103,8 @@ class TableRows(TableInput):
     frame: DataFrame | None = None
     """What a program has handed over to be read; None: the table that is named."""
 
-    def begin(self) -> tuple[DataFrame, StructType]:
-        """A source that tells where chunks end, and the columns that the load has.
+    def begin(self) -> StructType:
+        """The columns that the load has; where chunks end is known from now on.
 
         Raises:
             LoadRefusedError: the table cannot be read so, or has not the rows any more that were read.
@@ -116,8 +116,13 @@ class TableRows(TableInput):
             self._find_bounds()
         self.take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
+        return schema
+
+    def open_stream(self, schema: StructType) -> DataFrame:
+        """A source that tells where chunks end."""
+        del schema
         bounds = json.dumps([each.to_json() for each in self.spec.bounds])
-        return self.spark.readStream.format(NAME).option("bounds", bounds).load(), schema
+        return self.spark.readStream.format(NAME).option("bounds", bounds).load()
 
     def read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """The rows behind one position, up to another."""
@@ -259,9 +264,9 @@ class TableRows(TableInput):
 class TableJob(TableRows):
     """One load of a table into a table that knows which batches it has."""
 
-    def load(self) -> None:
+    def write(self, schema: StructType) -> None:
         """Write what is not loaded yet."""
-        self.write_batches(self._write)
+        self.follow(self.open_stream(schema).writeStream.foreachBatch(partial(self._write, schema)))
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:
         """Write a batch; one that the table has is passed over, and counted as it is there."""

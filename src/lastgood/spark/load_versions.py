@@ -13,8 +13,8 @@ from lastgood.spark.load_table import TableInput
 class VersionsJob(TableInput):
     """One load of the versions of a table, from one on."""
 
-    def begin(self) -> tuple[DataFrame, StructType]:
-        """The rows that are not loaded yet, and the columns that the load has.
+    def begin(self) -> StructType:
+        """The columns that the load has.
 
         Raises:
             LoadRefusedError: the columns are others.
@@ -22,10 +22,14 @@ class VersionsJob(TableInput):
         schema = self.find_schema()
         self.take_columns(schema)
         self.tell({"began": {"columns": schema.simpleString(), "size": self.spec.size}})
+        return schema
+
+    def open_stream(self, schema: StructType) -> DataFrame:
+        """The rows that are not loaded yet."""
         (table,) = self.spec.files
         reader = self.spark.readStream.format("delta").option("startingVersion", table.begins)
         rows = reader.option("maxBytesPerTrigger", self.question["chunk"]).load(table.location)
-        return rows.select(*map(select_column, schema.fieldNames())), schema
+        return rows.select(*map(select_column, schema.fieldNames()))
 
     def read_range(self, start: LoadPosition, end: LoadPosition, schema: StructType) -> DataFrame:
         """What versions added, as Delta's source gives nothing of a table in which others were removed."""

@@ -1,0 +1,177 @@
+"""One version of a Delta table, of files that the tasks of a load have written themselves: Delta's own transaction.
+
+Of Delta it needs what is no public API, so only with those releases that its tests have shown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from lastgood.notes import read_json
+
+PROVEN: Final = frozenset({"4.4.0"})
+"""Releases of Delta whose transaction was shown to do what is said here."""
+_FEATURES = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "deletionVectors",
+        "generatedColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features of tables that ask nothing of a file that is added, if no column and no property tells that they do."""
+_WRITER_MOST = 4
+"""The newest version of the writer's protocol that has all of these features and no others."""
+_WRITER_WITH_FEATURES = 7
+_PROPERTIES = (
+    "delta.appendOnly",
+    "delta.checkpointInterval",
+    "delta.checkpointPolicy",
+    "delta.deletedFileRetentionDuration",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+    "delta.enableExpiredLogCleanup",
+    "delta.enableInCommitTimestamps",
+    "delta.feature.",
+    "delta.inCommitTimestampEnablement",
+    "delta.logRetentionDuration",
+    "delta.setTransactionRetentionDuration",
+)
+"""What properties that matter to no file that is added begin with; so do those that are not Delta's own."""
+_OWN = "delta."
+
+
+class DeltaVersion:
+    """A version that is not committed yet."""
+
+    def __init__(self, spark: SparkSession, table: str, columns: StructType) -> None:
+        """Where there is no table, its first one.
+
+        Args:
+            spark: The session that writes.
+            table: Its location.
+            columns: Those of the rows.
+        """
+        self._spark = spark
+        jvm: Any = spark._jvm  # noqa: SLF001 - Delta's transaction has no other way in
+        self._jvm = jvm
+        self._delta = jvm.org.apache.spark.sql.delta
+        self._columns = [StructField(each.name, each.dataType).json() for each in columns.fields]
+        log = self._delta.DeltaLog.forTable(spark._jsparkSession, table)  # noqa: SLF001
+        self._transaction = log.startTransaction()
+        if not log.tableExists():
+            schema = StructType([StructField(each.name, each.dataType) for each in columns.fields])
+            self._transaction.updateMetadata(self._read_action(_describe_table(schema)), False)  # noqa: FBT003
+        self._added: list[Mapping[str, Any]] = []
+
+    def find_obstacle(self) -> str | None:
+        """What of the table asks for a writer that knows more than this one, in a few words; None if nothing does."""
+        metadata = read_json(self._transaction.metadata().json())["metaData"]
+        protocol = read_json(self._transaction.protocol().json())["protocol"]
+        fields = StructType.fromJson(read_json(metadata["schemaString"])).fields
+        if [each.json() for each in fields] != self._columns:
+            return "it has other columns, or some that ask for more than their type"
+        if metadata["partitionColumns"]:
+            return "it has partitions"
+        features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+        is_known = protocol["minWriterVersion"] in (*range(_WRITER_MOST + 1), _WRITER_WITH_FEATURES)
+        if not is_known or features - _FEATURES:
+            return "it has features that this writer does not know"
+        asking = [name for name in metadata["configuration"] if name.startswith(_OWN) and not _is_harmless(name)]
+        return f"it has the property {min(asking)}" if asking else None
+
+    @property
+    def row_count(self) -> int:
+        """How many rows its files have."""
+        return sum(read_json(each["stats"])["numRecords"] for each in self._added)
+
+    def has_batch(self, application: str, number: int) -> bool:
+        """Whether the table has a batch, or a later one."""
+        return bool(self._transaction.txnVersion(application) >= number)
+
+    def add_files(self, told: Sequence[str]) -> None:
+        """Take files that are written, as `piece_files` tells of them."""
+        self._added += [read_json(each)["add"] for each in told]
+
+    def add_rows(self, rows: DataFrame) -> None:
+        """Let Delta write rows."""
+        written = self._transaction.writeFiles(rows._jdf)  # noqa: SLF001
+        self.add_files([written.apply(at).json() for at in range(written.size())])
+
+    def commit(self, application: str, number: int) -> None:
+        """Make it a version of the table, as Delta's own sink would.
+
+        Args:
+            application: The id of the query.
+            number: Of its batch.
+
+        Raises:
+            Py4JJavaError: somebody else has changed the table so that this is no version of it any more.
+        """
+        mark = {"txn": {"appId": application, "version": number, "lastUpdated": _read_clock()}}
+        self._count()
+        append = self._jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+        update = getattr(self._delta, "DeltaOperations$StreamingUpdate")
+        operation = update(append, application, number, self._jvm.scala.Option.empty())
+        actions: list[Mapping[str, Any]] = [mark, *({"add": each} for each in self._added)]
+        self._transaction.commit(self._jvm.PythonUtils.toSeq([self._read_action(each) for each in actions]), operation)
+
+    def _count(self) -> None:
+        """Tell the history of the table how much is added."""
+        metrics = {
+            "numAddedFiles": len(self._added),
+            "numRemovedFiles": 0,
+            "numOutputRows": self.row_count,
+            "numOutputBytes": sum(each["size"] for each in self._added),
+        }
+        context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
+        make = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric
+        made = {name: make(context, name) for name in metrics}
+        for name, value in metrics.items():
+            made[name].set(value)
+        session = self._spark._jsparkSession  # noqa: SLF001
+        self._transaction.registerSQLMetrics(session, self._jvm.PythonUtils.toScalaMap(made))
+
+    def _read_action(self, action: Mapping[str, Any]) -> Any:
+        """As Delta has it; of JSON, since that is what its protocol says and its classes do not."""
+        return getattr(getattr(self._delta.actions, "Action$"), "MODULE$").fromJson(json.dumps(action))
+
+
+def find_version(spark: SparkSession) -> str | None:
+    """The release of Delta that a session has; None if it has none."""
+    delta = getattr(spark._jvm.io.delta, "package$")  # type: ignore[union-attr]  # noqa: SLF001
+    return str(getattr(delta, "MODULE$").VERSION()) if hasattr(delta, "MODULE$") else None
+
+
+def _describe_table(schema: StructType) -> Mapping[str, Any]:
+    """What a new table is; a plain one, but for what the session says of all new ones."""
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema.json(),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": _read_clock(),
+    }
+    return {"metaData": metadata}
+
+
+def _is_harmless(name: str) -> bool:
+    return name.startswith(_PROPERTIES)
+
+
+def _read_clock() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
