@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
 from schedulers import ALIVE, DRIVER_CHECKS, UNKNOWN
+from standalone import DEADLINE_SECONDS, Cluster, await_
 
-from lastgood.lab.ports import LOOPBACK, find_free_ports, is_accepting
-from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, find_default_spark, submit_env
+from lastgood.lab.spark import SMALL_CONF, find_default_spark
 from lastgood.operations.backup import create
 from lastgood.process.child import Child
 from lastgood.process.java import Java
@@ -32,75 +28,18 @@ from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 
 APP = Path(__file__).with_name("cluster_app.py")
-DEADLINE_SECONDS = 180
 BATCHES = 3
 ROWS = 10
 RUNNER = "org.apache.spark.deploy.PythonRunner"
 
 
-def await_(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-class Cluster:
-    """A standalone master and a worker on the loopback interface."""
-
-    def __init__(self, folder: Path, spark: SparkEnvironment, java: Java) -> None:
-        self.folder = folder
-        self.spark = spark
-        self.port, self.page = find_free_ports(2)
-        self.master = f"spark://{LOOPBACK}:{self.port}"
-        small = {"SPARK_DAEMON_MEMORY": "160m", "SPARK_DAEMON_JAVA_OPTS": SMALL_CONF["spark.driver.extraJavaOptions"]}
-        self.env = {**submit_env(spark, java, os.environ), **small}
-        self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._running.close()
-            raise
-        return self
-
-    def _start(self) -> None:
-        place = ["--host", LOOPBACK, "--webui-port"]
-        self.start("master.Master", *place, str(self.page), "--port", str(self.port))
-        await_(lambda: is_accepting(self.port) and self.answers())
-        work = ["--cores", "2", "--memory", "2g", "--work-dir", str(self.folder / "work")]
-        self.worker = self.start("worker.Worker", *place, "0", *work, self.master)
-        await_(lambda: bool(self.state()["aliveworkers"]))
-
-    def __exit__(self, *_: object) -> None:
-        self._running.close()
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.page}"
+class DriverCluster(Cluster):
+    """One that has drivers."""
 
     @property
     def check(self) -> list[str]:
         """Whether the driver is dead, as the example asks."""
         return [sys.executable, str(DRIVER_CHECKS / "spark_standalone.py"), "--main-class", RUNNER, self.url]
-
-    def state(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.url}/json/", timeout=10) as answer:
-            told: dict[str, Any] = json.load(answer)
-        return told
-
-    def answers(self) -> bool:
-        """Whether the page of the master is there: its port accepts connections a little earlier."""
-        try:
-            return bool(self.state())
-        except OSError:
-            return False
-
-    def start(self, name: str, *arguments: str) -> Child:
-        log = self._running.enter_context((self.folder / f"{name}.log").open("wb"))
-        command = [str(self.spark.home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-        return self._running.enter_context(Child(command, env=self.env, output=log))
 
     def deploy(self, folder: Path) -> None:
         """Submit the application, and see the command end at once."""
@@ -117,7 +56,7 @@ class Cluster:
 
     def driver(self) -> psutil.Process:
         """The process of the driver: the worker has it, not we."""
-        for each in self.worker.processes():
+        for each in self.workers[0].processes():
             with suppress(psutil.NoSuchProcess):  # a child of the driver, which comes and goes
                 if "DriverWrapper" in " ".join(each.cmdline()):
                     return each
@@ -125,10 +64,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, java: Java) -> Iterator[Cluster]:
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    with Cluster(folder, find_default_spark(), java) as running:
+def cluster(tmp_path: Path, java: Java) -> Iterator[DriverCluster]:
+    with DriverCluster(tmp_path / "cluster", find_default_spark(), java) as running:
         yield running
 
 
@@ -155,7 +92,7 @@ def logs(checkpoint: Path) -> dict[Path, bytes]:
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it_is_dead(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: DriverCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "orders"
@@ -186,6 +123,6 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     await_((checkpoint / f"commits/{2 * BATCHES - 1}").exists)
     assert shown(folder) == Counter(range(2 * BATCHES * ROWS))
     assert subprocess.run(cluster.check).returncode == ALIVE
-    cluster.worker.kill()  # nobody is left who could see the driver end
+    cluster.workers[0].kill()  # nobody is left who could see the driver end
     await_(lambda: not cluster.state()["activedrivers"])
     assert subprocess.run(cluster.check).returncode == UNKNOWN
