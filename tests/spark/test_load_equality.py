@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,13 +34,15 @@ class Case:
     schema: str | None = COLUMNS
     options: dict[str, str] = field(default_factory=dict)
     infers: bool = False
-    is_packed: bool = False
+    packing: str | None = None
+    """`gz` or `bz2`."""
     stem: str = ""
     """With which the names of its files begin."""
 
 
 ROW = b"1,2026-03-01T10:00:00Z,a b,1.5,2026-03-01,10.25,true"
 OBJECT = b'{"id":1,"at":"2026-03-01T10:00:00Z","name":"a","amount":1.5,"day":"2026-03-01","price":10.25,"is_new":true}'
+PACKING: dict[str | None, Callable[[bytes], bytes]] = {None: bytes, "gz": gzip.compress, "bz2": bz2.compress}
 CASES = {
     "plain": Case(b"\n".join([ROW] * 7) + b"\n"),
     "no line end at the end": Case(b"\n".join([ROW] * 3)),
@@ -56,12 +60,11 @@ CASES = {
     ),
     "only a header": Case(b"id,at,name\n", options={"header": "true"}),
     "empty": Case(b""),
-    "packed": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true"}, is_packed=True),
-    "packed and empty": Case(b"", is_packed=True),
-    "packed objects": Case(b"\n".join([OBJECT] * 5), "jsonl", is_packed=True),
-    "packed, and found out": Case(
-        b"id,v\n1,1.5\n", schema=None, options={"header": "true"}, infers=True, is_packed=True
-    ),
+    "packed": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true"}, packing="gz"),
+    "packed by bzip2": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 20_000), options={"header": "true"}, packing="bz2"),
+    "packed and empty": Case(b"", packing="gz"),
+    "packed objects": Case(b"\n".join([OBJECT] * 5), "jsonl", packing="gz"),
+    "packed, and found out": Case(b"id,v\n1,1.5\n", schema=None, options={"header": "true"}, infers=True, packing="gz"),
     "quotes": Case(b'1,,"a,b",1.5\n2,,"a ""b""",1\n3,,a"b,2\n4,,"open,3\n5,,"a" b,1\n6,,"a\\"b",1\n7,,"",\n8,,\'\',\n'),
     "quotes over lines": Case(b'1,,"a\nb",1.5\n2,,c,1\n'),
     "other signs": Case(b"1|x|'a|b'|1,5\n2|y|'a~'b'|2\n", options={"sep": "|", "quote": "'", "escape": "~"}),
@@ -186,8 +189,8 @@ def compare(sparks: Sparks, tmp_path: Path) -> Any:
     def compared(case: Case, mode: ParseMode, chunk: int, kind: str = "file") -> tuple[dict[str, Any], dict[str, Any]]:
         files = []
         for number, content in enumerate([case.content, case.content[: len(case.content) // 2]]):
-            file = tmp_path / f"{case.stem}{chunk}-{number}.{case.form}{'.gz' * case.is_packed}"
-            file.write_bytes(gzip.compress(content) if case.is_packed else content)
+            file = tmp_path / ".".join([f"{case.stem}{chunk}-{number}", case.form, *filter(None, [case.packing])])
+            file.write_bytes(PACKING[case.packing](content))
             files.append(file)
         asked = {"form": case.form, "schema": case.schema, "options": case.options, "infers": case.infers}
         return compare_load(sparks, tmp_path, files, mode, chunk, kind=kind, **asked)

@@ -102,7 +102,7 @@ def test_columns_have_to_stay_and_to_be_ordered(sparks: Sparks, tmp_path: Path) 
     added = load(
         f"ALTER TABLE delta.`{table}` ADD COLUMNS (note STRING)", f"INSERT INTO delta.`{table}` VALUES (4,5,'x')"
     )
-    assert added["error"]["sentence"] == "a file has other columns than the load"
+    assert added["error"]["sentence"] == "the table that is read has other columns than the load"
     assert load(evolve=True)["rows"] == [[1, 1.5, None], [3, 3.5, None], [4, 5.0, "x"]]
 
 

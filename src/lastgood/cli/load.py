@@ -161,8 +161,8 @@ def load(
     CSV, JSON lines and text are in UTF-8, CSV also in ISO-8859-1 or US-ASCII (--option encoding=ISO-8859-1), each
     record a line. With --option multiLine=true records of CSV may have line ends within quotes, if these are regular:
     each value is quoted from its begin to its end, or has no quote. Of Parquet a chunk has whole row groups. A file
-    that gzip has packed (.gz) is unpacked once, to its end, before the first chunk: then all cores read it, from any
-    point on.
+    that gzip or bzip2 has packed (.gz, .bz2) is unpacked once, to its end, before the first chunk: then all cores read
+    it, from any point on.
 
     The same command again does nothing once everything is loaded. It refuses, and says what was found, where a file is
     not what it was when the load began, or where schema, options or files are others; a file of a folder that was

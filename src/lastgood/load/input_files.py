@@ -9,11 +9,12 @@ from functools import partial
 
 from lastgood.errors import UsageError
 from lastgood.load.encoding import find_codec
+from lastgood.load.packing import PACKINGS, find_packing
 from lastgood.load.quoting import IrregularError, are_multi_line, find_quoting
 from lastgood.load.ranges import LINE_ENDS, find_line_end
 from lastgood.load.row_groups import list_begins, open_row_groups, require_known_calendar
-from lastgood.load.specification import GZIP_ENDING, InputFile, LoadFormat
-from lastgood.load.unpacking import GZIP_BEGIN, Read, read_head
+from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.load.unpacking import Read, read_head
 from lastgood.storage.reading import Location, Storage, read_part
 
 COMPARED_BYTES = 64 * 1024
@@ -21,8 +22,7 @@ COMPARED_BYTES = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
+    **{each.begin: each.name for each in PACKINGS},
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\x00": "xz",
     b"\x04\x22\x4d\x18": "lz4",
@@ -78,7 +78,8 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
     )
     if form is LoadFormat.PARQUET:
         return replace(looked, begins=_find_first_row_group(storage, location, found.size))
-    is_packed = raw_head.startswith(GZIP_BEGIN) and location.name.lower().endswith(GZIP_ENDING)
+    packing = find_packing(location.name)
+    is_packed = packing is not None and raw_head.startswith(packing.begin)
     read = read_head(storage, location, found.size) if is_packed else partial(_read, storage, location)
     head = read(0, COMPARED_BYTES)
     _require_text(location, head, is_packed=is_packed)
@@ -138,7 +139,7 @@ def _require_text(location: Location, head: bytes, *, is_packed: bool) -> None:
                 "a file is no plain text",
                 subject=str(location),
                 found=name,
-                expected="text in UTF-8, plain, or of gzip in a file whose name ends in .gz",
+                expected="text in UTF-8, plain, or of gzip or bzip2 in a file whose name ends in .gz or .bz2",
             )
     if location.name.lower().endswith(_COMPRESSED_NAMES) and not is_packed:
         found = f"a name that ends in {location.name[location.name.rfind('.') :]}, which Spark would decompress"

@@ -72,7 +72,7 @@ _ENDINGS = {
     ".txt": LoadFormat.TEXT,
     ".parquet": LoadFormat.PARQUET,
 }
-GZIP_ENDING = ".gz"
+GZIP_ENDING, BZIP2_ENDING = ".gz", ".bz2"
 PASSWORD_VARIABLE = "LASTGOOD_JDBC_PASSWORD"  # noqa: S105 - the name of a variable
 """Environment variable with the password of a database; it stands in no file."""
 PROGRAM = "program"
@@ -149,7 +149,7 @@ class InputFile(JsonValue):
     is_ended: bool
     """Whether its last record is ended by a line end, as far as that can be seen."""
     is_packed: bool = False
-    """Whether gzip has packed it: then positions are those of what it has packed."""
+    """Whether it is packed: then positions are those of what is packed in it."""
     unpacked: int | None = None
     """Bytes of that; None before it was unpacked."""
 
@@ -263,7 +263,7 @@ def choose_form(locations: Sequence[str], told: str | None) -> LoadFormat:
         return known[told]
     if told is not None:
         raise UsageError("how the files are written is not known", found=told, expected=", ".join(known))
-    names = [location.lower().removesuffix(GZIP_ENDING) for location in locations]
+    names = [location.lower().removesuffix(GZIP_ENDING).removesuffix(BZIP2_ENDING) for location in locations]
     endings = {name[name.rfind(".") :] for name in names}
     forms = {_ENDINGS.get(each) for each in endings}
     form = next(iter(forms))

@@ -1,41 +1,33 @@
-"""The bytes of a file of a load, from any position on: as they lie there, or unpacked, where gzip has packed them.
+"""The bytes of a file of a load, from any position on: as they lie there, or unpacked, where they are packed.
 
-What gzip has packed can be unpacked from its beginning only, or from a point of which the bytes before it are known. So
-it is unpacked once, to its end: that shows that it is whole, and gives an index of such points. The index is kept on
-this machine; all tasks, and all runs, read from the nearest point on.
+What is packed can be unpacked from its beginning only, or from points that have to be known. So it is unpacked once, to
+its end: that shows that it is whole, and gives an index of such points. The index is kept on this machine; all tasks,
+and all runs, read from the nearest point on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
-import io
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
-from lastgood.errors import ExtraMissingError, UsageError
+from lastgood.errors import UsageError
+from lastgood.load.packing import BrokenError, Packing, find_packing, unpack
 from lastgood.load.seekable import SeekableFile
 from lastgood.load.specification import InputFile, LoadSpec
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location, read_part
 
-GZIP_BEGIN = b"\x1f\x8b"
 Read = Callable[[int, int], bytes]
 """Gives at most so many bytes (the second) from a position (the first) on; fewer only at the end."""
 _BLOCK = 1024 * 1024
-_PIECE = 16 * 1024 * 1024
-_NAME = "gzip-"
+_NAME = "packed-"
 _KEPT_SECONDS = 30 * 86_400
-_POINTS_MOST = 500
-"""A point takes 32 KiB, and every task has all of them."""
-_SPACING_LEAST = 16 * 1024 * 1024
 
 
 @contextlib.contextmanager
@@ -50,9 +42,8 @@ def open_input(file: InputFile) -> Iterator[Read]:
     if not file.is_packed:
         yield lambda begin, limit: read_part(storage, location, begin=begin, limit=limit) or b""
         return
-    with _import_library().IndexedGzipFile(
-        fileobj=SeekableFile(storage, location, file.size), index_file=str(locate_index(file)), readbuf_size=_BLOCK
-    ) as unpacked:
+    seekable = SeekableFile(storage, location, file.size)
+    with _find_packing(location).open(seekable, locate_index(file)) as unpacked:
 
         def read(begin: int, limit: int) -> bytes:
             unpacked.seek(begin)
@@ -123,21 +114,15 @@ def make_index(file: InputFile, tell: Callable[[int], None]) -> int:
     """
     location = parse_location(file.location)
     storage = open_storage(location)
-    library = _import_library()
     size = sum(map(len, _unpack(storage, location, file.size, tell)))
     index = locate_index(file)
     if not size or index.exists():
         return size
-    spacing = max(_SPACING_LEAST, size // _POINTS_MOST)
-    with library.IndexedGzipFile(
-        fileobj=SeekableFile(storage, location, file.size), spacing=spacing, readbuf_size=_BLOCK
-    ) as unpacked:
-        unpacked.build_full_index()
-        unpacked.seek(0, io.SEEK_END)
-        if unpacked.tell() != size:
-            raise make_broken_error(location, f"{size} bytes by one reader, {unpacked.tell()} by another")
-        draft = index.with_suffix(f".{os.getpid()}")
-        unpacked.export_index(str(draft))
+    draft = index.with_suffix(f".{os.getpid()}")
+    found = _find_packing(location).make_index(SeekableFile(storage, location, file.size), draft, size)
+    if found != size:
+        draft.unlink()  # Safe: it is ours, and nobody looks for its name
+        raise _make_broken_error(location, f"{size} bytes by one reader, {found} by another")
     draft.replace(index)  # Safe: of one file, as it is now, every index is as good as another.
     _forget_old(index)
     return size
@@ -152,13 +137,13 @@ def _forget_old(index: Path) -> None:
                 each.unlink()  # Safe: a load that has opened it goes on; every other makes it anew.
 
 
-def make_broken_error(location: Location, found: str) -> UsageError:
-    """The error for what is no whole gzip file."""
+def _make_broken_error(location: Location, found: str) -> UsageError:
+    name = _find_packing(location).name
     return UsageError(
-        "a file is not what gzip has packed",
+        f"a file is not what {name} has packed",
         subject=str(location),
         found=found,
-        expected="one or several members of gzip, whole, and nothing else",
+        expected=f"one or several members of {name}, whole, and nothing else",
         effect="nothing was written",
     )
 
@@ -167,24 +152,20 @@ def _unpack(
     storage: Storage, location: Location, size: int, tell: Callable[[int], None] = lambda _: None
 ) -> Iterator[bytes]:
     """All of a packed file, piece by piece."""
-    member: Any = None
-    for begin in range(0, size, _BLOCK):
-        block = read_part(storage, location, begin=begin, limit=_BLOCK) or b""
-        while block:
-            if member is None or member.eof:
-                member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            try:
-                yield member.decompress(block, _PIECE)
-            except zlib.error as error:
-                raise make_broken_error(location, str(error)) from error
-            block = member.unused_data or member.unconsumed_tail
-        tell(min(begin + _BLOCK, size))
-    if member is None or not member.eof:
-        raise make_broken_error(location, "it ends within a member")
-
-
-def _import_library() -> Any:
     try:
-        return importlib.import_module("indexed_gzip")
-    except ImportError as error:
-        raise ExtraMissingError(extra="load", module="indexed_gzip", needed_for="files that gzip has packed") from error
+        yield from unpack(_find_packing(location), _read_blocks(storage, location, size, tell))
+    except BrokenError as error:
+        raise _make_broken_error(location, str(error)) from error
+
+
+def _read_blocks(storage: Storage, location: Location, size: int, tell: Callable[[int], None]) -> Iterator[bytes]:
+    for begin in range(0, size, _BLOCK):
+        yield read_part(storage, location, begin=begin, limit=_BLOCK) or b""
+        tell(min(begin + _BLOCK, size))
+
+
+def _find_packing(location: Location) -> Packing:
+    """That of a file of which it is known that it is packed."""
+    found = find_packing(location.name)
+    assert found is not None
+    return found

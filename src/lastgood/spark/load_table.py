@@ -61,7 +61,7 @@ class TableInput(Job):
         widened = add_columns(known, found, are_in_order=False)
         if len(widened) > len(known) and not self.question["evolves"]:
             new = widened.fieldNames()[len(known)]
-            raise LoadRefusedError("columns", f"{self.spec.files[0].location}: the column {new}, which it had not")
+            raise LoadRefusedError("widened", f"{self.spec.files[0].location}: the column {new}, which it had not")
         return widened
 
     def parse(self, records: DataFrame, schema: StructType) -> tuple[DataFrame, Column]:

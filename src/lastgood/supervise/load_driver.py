@@ -260,6 +260,10 @@ _REFUSED: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "next": "--evolve added to the same command, where there are more than before",
         },
     ),
+    "widened": (
+        "the table that is read has other columns than the load",
+        {"expected": "those with which it began", "next": "--evolve added to the same command"},
+    ),
     "count": (
         "how many rows a chunk had cannot be told",
         {"expected": "a table whose log has its last versions", "next": "--verify added to the same command"},

@@ -1,7 +1,8 @@
-"""What gzip has packed is read from any position on, and only if it is whole."""
+"""What is packed is read from any position on, and only if it is whole."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
 import random
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.load import unpacking
+from lastgood.load import packing
 from lastgood.load.input_files import look_at_file
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, make_index, open_input, unpack_files
@@ -18,16 +19,18 @@ from lastgood.storage.reading import LocalStorage, parse_location
 
 CONTENT = b"".join(b"%d,%d\n" % (each, each * 7919 % 1013) for each in range(40_000))
 WHOLE = gzip.compress(CONTENT)
+BLOCKS = bz2.compress(CONTENT, 1)
+"""Of 100 kB."""
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(unpacking, "_SPACING_LEAST", 64 * 1024)
+    monkeypatch.setattr(packing, "_SPACING_LEAST", 64 * 1024)
 
 
 def look(folder: Path, packed: bytes, **options: str) -> InputFile:
-    file = folder / "in.csv.gz"
+    file = folder / f"in.csv{'.bz2' if packed.startswith(b'BZh') else '.gz'}"
     file.write_bytes(packed)
     return look_at_file(LocalStorage(), parse_location(str(file)), LoadFormat.CSV, options)
 
@@ -38,7 +41,13 @@ def make_spec(file: InputFile) -> LoadSpec:
 
 
 @pytest.mark.parametrize(
-    "packed", [WHOLE, gzip.compress(CONTENT[:5]) + gzip.compress(b"") + gzip.compress(CONTENT[5:])]
+    "packed",
+    [
+        WHOLE,
+        gzip.compress(CONTENT[:5]) + gzip.compress(b"") + gzip.compress(CONTENT[5:]),
+        BLOCKS,
+        bz2.compress(CONTENT[:5]) + bz2.compress(b"") + bz2.compress(CONTENT[5:]),
+    ],
 )
 def test_it_is_read_from_any_position_on(tmp_path: Path, packed: bytes) -> None:
     chance = random.Random(1)
@@ -70,7 +79,7 @@ def test_of_another_content_there_is_another_index(tmp_path: Path) -> None:
 def test_old_indexes_go(tmp_path: Path) -> None:
     file = look(tmp_path, WHOLE)
     make_index(file, lambda _: None)
-    old, new = (locate_index(file).with_name(f"gzip-{name}") for name in ("old", "new"))
+    old, new = (locate_index(file).with_name(f"packed-{name}") for name in ("old", "new"))
     for each, at in ((old, 0), (new, locate_index(file).stat().st_mtime - 86_400)):
         each.touch()
         os.utime(each, (at, at))
@@ -90,12 +99,18 @@ def test_old_indexes_go(tmp_path: Path) -> None:
         WHOLE[:-8] + bytes(4) + WHOLE[-4:],
         WHOLE[:5000] + b"\0" + WHOLE[5001:],
         b"\x1f\x8b",
+        BLOCKS[:-1],
+        BLOCKS[: len(BLOCKS) // 2],
+        BLOCKS + b"more",
+        BLOCKS + bytes(9),
+        BLOCKS[:5000] + b"\0" + BLOCKS[5001:],
+        b"BZh",
     ],
 )
 def test_what_is_not_whole_is_refused(tmp_path: Path, packed: bytes) -> None:
-    with pytest.raises(UsageError, match="not what gzip has packed"):
+    with pytest.raises(UsageError, match=r"not what (gzip|bzip2) has packed"):
         make_index(look(tmp_path, packed), lambda _: None)
-    assert not list((tmp_path / "cache").rglob("gzip-*"))
+    assert not list((tmp_path / "cache").rglob("packed-*"))
 
 
 @pytest.mark.parametrize(
