@@ -119,6 +119,7 @@ def load(
     to: str,
     *,
     evolve: bool = False,
+    ledger: str | None = None,
     spark: Any = None,
     tell: Callable[[LoadProgress], None] = lambda _: None,
     **reading: Unpack[LoadReading],
@@ -133,6 +134,8 @@ def load(
         files: One or several, in the order in which they are read; or a folder; or, with `order_by`, a table.
         to: `delta:LOCATION`, for which the session has Delta, or `file:LOCATION`.
         evolve: Whether columns that came since are taken; in rows loaded before they are null.
+        ledger: URL or path of a ledger that gets the offsets of the chunks once all are loaded; None: that of
+            `LASTGOOD_LEDGER`, if there is one.
         spark: A classic session; None: the active one.
         tell: Is told of each chunk that is committed.
         **reading: How they are read; see `LoadReading`.
@@ -146,7 +149,7 @@ def load(
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
     session = require_session(spark, SPARK_OF_LOADS)
-    wanted = replace(_make_options(**reading), evolves=evolve)
+    wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger)
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
         del say

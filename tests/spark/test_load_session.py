@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,9 @@ def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, 
     assert first["is_as_before"]
     assert (first["loaded"]["rows"], first["loaded"]["is_new"], first["rows"]) == (1000, True, 1000)
     assert (len(first["seen"]), first["seen"][-1]) == (first["loaded"]["chunks"], size)
-    again = load()
+    again = load(ledger=str(tmp_path / "ledger.db"))
     assert (again["loaded"]["is_new"], again["rows"], again["seen"]) == (False, 1000, [])
+    assert read_ends(tmp_path / "ledger.db") == first["seen"]
     with file.open("a") as stream:
         stream.write("1000,b\n")
     assert load()["error"]["condition"] == "INPUT_CHANGED"
@@ -68,6 +71,14 @@ def test_the_same_call_goes_on_and_leaves_the_session_as_it_was(sparks: Sparks, 
     assert load(f"file:{other}", schema="id NOTHING")["error"]["sentence"] == "Spark does not take the schema"
     assert not other.exists()
     assert load(mode="strict")["error"]["sentence"] == "the mode is not known"
+
+
+def read_ends(ledger: Path) -> list[int]:
+    """Where the chunks end that are committed, as a ledger tells."""
+    asked = "SELECT s.end_offset FROM lastgood_batch b JOIN lastgood_source s USING (query, batch_id)"
+    with sqlite3.connect(ledger) as connection:
+        told = connection.execute(f"{asked} WHERE b.is_committed ORDER BY batch_id").fetchall()
+    return [json.loads(offset)["position"] for (offset,) in told]
 
 
 def test_what_would_lose_a_record_or_break_all_of_them_is_refused_before_anything_is_written(

@@ -100,6 +100,12 @@ class _Size(click.ParamType[int]):
     help="The JDBC driver of a database. Repeatable.",
 )
 @click.option("--checkpoint", metavar="LOCATION", help="By default TABLE.lastgood/loads/NAME.")
+@click.option(
+    "--ledger",
+    metavar="URL",
+    help="Gets the offsets of the chunks once all are loaded: postgresql://…, sqlite:///FILE or a path. By default"
+    " that of LASTGOOD_LEDGER, if any.",
+)
 @click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
 @click.option(
     "--reprocess",
@@ -143,6 +149,7 @@ def load(
     chunk_rows: int | None,
     jars: tuple[str, ...],
     checkpoint: str | None,
+    ledger: str | None,
     follow_growth: bool,
     reprocessed: tuple[str, ...],
     evolve: bool,
@@ -199,8 +206,8 @@ def load(
     option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
     file or the table is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot
     compare, and why; 95 --undo cannot take it back, and why; 96 the table is that of another query; 97 it was
-    interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13 storage; 130 Ctrl-C: what
-    was loaded stays.
+    interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13 storage; 43-48 loaded, but
+    the ledger refused; 130 Ctrl-C: what was loaded stays.
     """
     from lastgood.load.specification import ParseMode
     from lastgood.observe.load_options import LoadOptions
@@ -215,6 +222,7 @@ def load(
         mode=ParseMode(mode),
         chunk=chunk_size,
         checkpoint=checkpoint,
+        ledger=ledger,
         follows_growth=follow_growth,
         reprocessed=reprocessed,
         evolves=evolve,

@@ -74,8 +74,10 @@ def fill_with(location: Location, copies: Sequence[Copy], ledger: Ledger) -> Fil
     return Filled(mirrored + len(copies), fill_from_records(locate_records(location), ledger, storage))
 
 
-def choose_ledger(named: str | None, target: Target, environment: Mapping[str, str]) -> LedgerPlace | None:
+def choose_ledger(named: str | None, target: Target | None, environment: Mapping[str, str]) -> LedgerPlace | None:
     """The ledger that is meant: the one named, else the configuration's, else that of `LASTGOOD_LEDGER`; or none.
+
+    Of no target no configuration tells.
 
     Raises:
         LedgerUrlError: it cannot be understood.
@@ -83,7 +85,8 @@ def choose_ledger(named: str | None, target: Target, environment: Mapping[str, s
     if named is not None:
         return parse_place(named)
     told = environment.get(VARIABLE)
-    return target.ledger or (parse_place(told) if told else None)
+    configured = None if target is None else target.ledger
+    return configured or (parse_place(told) if told else None)
 
 
 @contextlib.contextmanager

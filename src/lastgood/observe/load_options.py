@@ -44,6 +44,8 @@ class LoadOptions:
     """About how many rows of a table one batch reads; None: a million."""
     jars: tuple[str, ...] = ()
     """JVM parts for Spark, such as the driver of a database."""
+    ledger: str | None = None
+    """Gets where the chunks end once everything is loaded: URL or path; None: that of `LASTGOOD_LEDGER`, if any."""
     frame: str | None = None
     """The name under which a program hands over what is read; None: it is named by where it lies."""
 

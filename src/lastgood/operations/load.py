@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 
+from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
+from lastgood.ledger.opening import open_ledger, require_libraries
+from lastgood.ledger.url import LedgerPlace
 from lastgood.load.begun import read_begun
 from lastgood.load.kept import read_counts
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
+from lastgood.observe.ledger import choose_ledger, fill_with, take_snapshot
 from lastgood.observe.load_options import LoadOptions
+from lastgood.storage.reading import Location
 from lastgood.supervise.held_load import hold_load, hold_load_to_undo
 from lastgood.supervise.load_driver import Follower, LoadProgress, RunLoad, run_load
 from lastgood.values import JsonValue
@@ -68,10 +74,15 @@ def load(
         CheckpointHeldError: the same load goes on in another process.
         LoadFailedError: the Spark job ended with an error.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+        LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
+        LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
         LastgoodError: Java, pyspark or JVM parts are not there (subclasses).
     """
     began = time.monotonic()
     wanted = options or LoadOptions()
+    place = choose_ledger(wanted.ledger, None, os.environ)
+    if place is not None:
+        require_libraries(place)
     with hold_load(files, to, wanted) as held:
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
         is_new = not held.is_whole
@@ -83,6 +94,8 @@ def load(
         if spec.is_table:
             new = counts.keys() - set(begun.chunks)
             is_new = sum(counts[batch].rows for batch in new) > 0
+        if place is not None:
+            _fill(place, checkpoint)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
     if spec.drops_corrupt:
@@ -100,6 +113,17 @@ def load(
         is_new=is_new,
         seconds=round(time.monotonic() - began, 1),
     )
+
+
+def _fill(place: LedgerPlace, checkpoint: Location) -> None:
+    """Give the ledger where the chunks of a load end, and which are committed."""
+    try:
+        with open_ledger(place) as opened:
+            fill_with(checkpoint, take_snapshot(checkpoint), opened)
+    except LastgoodError as error:
+        error.effect = "the ledger was not filled; everything is loaded"
+        error.next = f"lastgood backup create {checkpoint} --ledger URL"
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
