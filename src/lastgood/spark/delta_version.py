@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -149,10 +150,11 @@ class DeltaVersion:
         return getattr(getattr(self._delta.actions, "Action$"), "MODULE$").fromJson(json.dumps(action))
 
 
-def find_version(spark: SparkSession) -> str | None:
+def find_release(spark: SparkSession) -> str | None:
     """The release of Delta that a session has; None if it has none."""
-    delta = getattr(spark._jvm.io.delta, "package$")  # type: ignore[union-attr]  # noqa: SLF001
-    return str(getattr(delta, "MODULE$").VERSION()) if hasattr(delta, "MODULE$") else None
+    jvm: Any = spark._jvm  # noqa: SLF001
+    found = getattr(getattr(jvm.io.delta, "package$"), "MODULE$")
+    return None if isinstance(found, JavaPackage) else str(found.VERSION())
 
 
 def _describe_table(schema: StructType) -> Mapping[str, Any]:

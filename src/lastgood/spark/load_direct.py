@@ -13,13 +13,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from lastgood.spark.delta_version import PROVEN, DeltaVersion, find_version
+from lastgood.spark.delta_version import PROVEN, DeltaVersion, find_release
 from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_job import Job
 from lastgood.spark.load_source import NAME
 from lastgood.spark.piece_files import CODECS, FILE
 
 _CODEC = "spark.sql.parquet.compression.codec"
+_ENCRYPTION = "parquet.crypto.factory.class"
+"""Set where Spark is to write encrypted files."""
 
 
 class DirectJob(Job):
@@ -34,13 +36,20 @@ class DirectJob(Job):
 
     def _can_write(self, schema: StructType) -> bool:
         """Whether tasks can write what they read."""
-        if "columns" not in self.make_options(schema) or self.spark.conf.get(_CODEC) not in CODECS:
+        are_readable = "columns" in self.make_options(schema)
+        hadoop = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        is_plain = self._codec in CODECS and not (hadoop.get(_ENCRYPTION) or self.spark.conf.get(_ENCRYPTION, ""))
+        if not are_readable or not is_plain or find_release(self.spark) not in PROVEN:
             return False
-        return find_version(self.spark) in PROVEN and self._open_version(self.spark, schema).find_obstacle() is None
+        return self._open_version(self.spark, schema).find_obstacle() is None
+
+    @property
+    def _codec(self) -> str:
+        return (self.spark.conf.get(_CODEC) or "").lower()
 
     def _open_written(self, schema: StructType) -> DataFrame:
         """The records that are not loaded yet: what tells of the files in which they are, and lines."""
-        told = {"into": self.question["sink"]["location"], "codec": self.spark.conf.get(_CODEC)}
+        told = {"into": self.question["sink"]["location"], "codec": self._codec}
         return self.spark.readStream.format(NAME).options(**self.make_options(schema), **told).load()
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:

@@ -17,7 +17,7 @@ from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.load.begun import read_end
 from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError, make_table_error
 from lastgood.notes import read_json
@@ -33,10 +33,8 @@ SPARK_OF_LOADS = "4.2."
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
-    JAVA_OPTIONS: "-XX:+UseParallelGC",  # not those of a small session: it works for as long as there is something left
 }
-
-
+_JAVA_OPTIONS = "-XX:+UseParallelGC"  # not those of a small session: it works for as long as there is something left
 _POSTGRESQL, _DRIVER = "jdbc:postgresql:", "postgresql"
 """Of which database the driver comes by itself, and in which set of JVM parts."""
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -202,7 +200,16 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         with log.open("wb") as output:
             say("starting Spark")
             words = [str(file), str(told)]
-            child = submit(_JOB, words, environment=environment, java=java, jars=jars, conf=conf, output=output)
+            child = submit(
+                _JOB,
+                words,
+                environment=environment,
+                java=java,
+                jars=jars,
+                conf=conf,
+                java_options=_JAVA_OPTIONS,
+                output=output,
+            )
         with child:
             ending = follow(child, told, take)
     if not ending.is_success:

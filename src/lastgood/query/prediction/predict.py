@@ -14,7 +14,9 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
+from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
+from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
 from lastgood.query.observation import Observation
 from lastgood.query.prediction import delta_source
@@ -49,6 +51,7 @@ from lastgood.query.prediction.state_load import (
 )
 from lastgood.query.prediction.topics_gone import find_other_endings
 from lastgood.sources.kafka.ranges import select_only_in
+from lastgood.sources.kinds import LOAD_SOURCE, recognise_source
 
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
@@ -109,6 +112,7 @@ class _Start:
 
     def run(self) -> Restart:
         try:
+            self._find_sources()
             for table in self._observed.tables.values():
                 delta_source.open_table(table)
             self._query_metadata()
@@ -122,6 +126,18 @@ class _Start:
         self._unknowns += [each.unknown for each in list_unasked_sources(self._observed) if each.unknown is not None]
         self._unknowns += list_taken_for_rate(self._observed)
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
+
+    def _find_sources(self) -> None:
+        """The application names its sources; that of a load is a Python data source as only Spark 4.2 has them."""
+        newest = self._checkpoint.offsets.entries.get(-1 if self._planned is None else self._planned)
+        if self._spark >= SPARK_4_2 or not isinstance(newest, OffsetEntry):
+            return
+        for line in newest.sources:
+            if recognise_source(line.offset) is LOAD_SOURCE:
+                because = f"source {line.source_id} is that of a load, which needs Spark 4.2"
+                raise StoppedError(
+                    Stop(StartStage.START, "DATA_SOURCE_NOT_FOUND", f"{OFFSETS}/{self._planned}", because)
+                )
 
     def _micro_batch(self) -> Restart:
         self._logs.read_ahead()
