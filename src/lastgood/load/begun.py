@@ -10,19 +10,11 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.errors import format_command_line
 from lastgood.frozen import dataclass
+from lastgood.load.going_on import FilesRead, go_on, go_on_in_folder, go_on_in_table
 from lastgood.load.input_files import is_continued
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition, make_version_position, read_position
-from lastgood.load.specification import (
-    FilesRead,
-    InputFile,
-    LoadDiffersError,
-    LoadFormat,
-    LoadSpec,
-    go_on,
-    go_on_in_folder,
-    go_on_in_table,
-)
+from lastgood.load.specification import InputFile, LoadDiffersError, LoadFormat, LoadSpec
 from lastgood.load.undone import require_not_undone
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 

@@ -19,7 +19,8 @@ from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import find_default_spark, submit
 from lastgood.load.begun import read_end
-from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError, make_table_error
+from lastgood.load.going_on import make_table_error
+from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError
 from lastgood.notes import read_json
 from lastgood.process.java import find_java
 from lastgood.process.told import find_last_line, follow

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lastgood.errors import UsageError
+from lastgood.load.going_on import go_on
 from lastgood.load.specification import (
     InputChangedError,
     InputFile,
@@ -15,7 +16,6 @@ from lastgood.load.specification import (
     LoadSpec,
     ParseMode,
     choose_form,
-    go_on,
     name_load,
     require_known_options,
 )
