@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +25,9 @@ from deltalake import DeltaTable
 from figures import Figure, print_figures
 
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import JAVA_OPTIONS, find_default_spark, submit
+from lastgood.lab.spark import find_default_spark, submit
 from lastgood.process.java import find_java
+from lastgood.supervise.held_load import CHUNK_LEAST, CHUNK_OF_A_CORE, CHUNKS_LEAST
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 GIGABYTE = 10**9
@@ -41,9 +41,9 @@ KILLED_AT = 0.9
 PLAIN_CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
-    JAVA_OPTIONS: "-XX:+UseParallelGC",
     "spark.sql.session.timeZone": "UTC",
 }
+JAVA = "-XX:+UseParallelGC"
 APP = f"""
 import sys
 from pyspark.sql import SparkSession
@@ -71,14 +71,19 @@ def write_file(file: Path, size: int) -> int:
     return row
 
 
-def load(file: Path, table: Path, *, while_running: Callable[[subprocess.Popen[bytes]], None] | None = None) -> float:
-    """Seconds of a load."""
+def load(
+    file: Path,
+    table: Path,
+    *,
+    while_running: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+    is_killed: bool = False,
+) -> float:
+    """Seconds of a load, which has to end well if it is not killed."""
     words = [LASTGOOD, "load", file, "--to", f"delta:{table}", "--schema", SCHEMA, "--option", "header=true"]
     began = time.monotonic()
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
-        if while_running is not None:
-            while_running(process)
-    if process.returncode and while_running is None:
+        while_running(process)
+    if process.returncode and not is_killed:
         sys.exit(f"a load has failed: {process.returncode}")
     return time.monotonic() - began
 
@@ -87,6 +92,8 @@ def kill_late(process: subprocess.Popen[bytes], table: Path, size: int) -> None:
     """Kill all of it once nine tenths are committed."""
     while process.poll() is None and count_loaded(table) < KILLED_AT * size:
         time.sleep(0.05)
+    if process.poll() is not None:
+        sys.exit("a load has ended before it was killed")
     for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         each.kill()
 
@@ -111,14 +118,8 @@ def load_watched(file: Path, table: Path) -> tuple[float, int]:
             most = max(most, sum(map(count_memory, [psutil.Process(process.pid), *list_children(process.pid)])))
             time.sleep(1)
 
-    seconds = load(file, table, while_running=lambda process: run_beside(lambda: watch(process)))
+    seconds = load(file, table, while_running=watch)
     return seconds, most
-
-
-def run_beside(work: Callable[[], None]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
 
 
 def list_children(pid: int) -> list[psutil.Process]:
@@ -152,7 +153,14 @@ def main() -> int:
             with (folder / "log").open("wb") as log:
                 words = [str(file), str(table)]
                 child = submit(
-                    script, words, environment=environment, java=java, jars=jars, conf=PLAIN_CONF, output=log
+                    script,
+                    words,
+                    environment=environment,
+                    java=java,
+                    jars=jars,
+                    conf=PLAIN_CONF,
+                    java_options=JAVA,
+                    output=log,
                 )
                 with child:
                     ending = child.wait()
@@ -161,7 +169,8 @@ def main() -> int:
             return time.monotonic() - began
 
         def resume(table: Path) -> float:
-            first = load(file, table, while_running=lambda process: kill_late(process, table, file.stat().st_size))
+            size = file.stat().st_size
+            first = load(file, table, while_running=lambda process: kill_late(process, table, size), is_killed=True)
             return first + load(file, table)
 
         memory: list[int] = []
@@ -184,7 +193,7 @@ def main() -> int:
         part = folder / "part.csv"
         write_file(part, size // 20)
         _, least = load_watched(part, folder / part.stem)
-        one_chunk = max(128 * 2**20, min(size // 20, os.cpu_count() * 256 * 2**20)) / size
+        one_chunk = max(CHUNK_LEAST, min(size // CHUNKS_LEAST, (os.cpu_count() or 1) * CHUNK_OF_A_CORE)) / size
         return print_figures(
             [
                 Figure("load / spark.read.csv", best["load"] / best["plain"], "ratio", BUDGET_RATIO),

@@ -147,6 +147,8 @@ def load(
         CheckpointHeldError: the same load goes on elsewhere.
         LoadFailedError: Spark ended with an error; what was loaded stays.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
+        LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
+        LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
     session = require_session(spark, SPARK_OF_LOADS)
     wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger)

@@ -72,9 +72,17 @@ def compare(spark, told):
 
 
 def start(spark, told):
-    """What an application finds that names the source of a load, in a Spark that has no such sources."""
+    """What becomes of an application that registers the source of a load, if it can, and names it."""
     try:
-        spark.readStream.format("lastgood").load()
+        from lastgood.spark.load_source import LoadSource
+
+        spark.dataSource.register(LoadSource)
+    except ImportError:
+        registered = False
+    else:
+        registered = True
+    try:
+        spark.readStream.format("lastgood").option("bounds", "[]").load()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
-        return {"error": str(error)[:300]}
-    return {"error": None}
+        return {"registered": registered, "error": str(error)[:300]}
+    return {"registered": registered, "error": None}

@@ -155,9 +155,9 @@ def make_small_conf(
 
     Args:
         jars: JVM parts.
-        java_options: What the JVM is told instead.
         archive: The JVM takes the classes of Spark and of these jars from there if it fits, else from their jars. Only
             those on its own class path, which is why the jars are there then.
+        java_options: What the JVM is told instead of what `SMALL_CONF` has it told, beside the archive.
     """
     conf = dict(SMALL_CONF)
     if java_options is not None:

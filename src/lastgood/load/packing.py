@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import io
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ Opened = contextlib.AbstractContextManager[Any]
 """A file that is unpacked as it is read, and can be sought in."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
     """One way to pack a file."""
 
@@ -43,9 +42,16 @@ class Packing:
     unpack_some: Callable[[Any, bytes], Iterator[bytes]]
     """Gives it some bytes, and yields what it makes of them."""
     make_index: Callable[[SeekableFile, Path, int], int]
-    """Writes an index of a file, which has so many bytes unpacked, into a new one; how many bytes it has found."""
+    """Writes an index of a file, which has so many bytes unpacked, into a new one; how many bytes it has found.
+
+    Raises ValueError or RuntimeError where the file is broken.
+    """
     open: Callable[[SeekableFile, Path], Opened]
     """Opens a file with its index."""
+
+
+def _start_gzip() -> Any:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
 
 def _unpack_gzip(member: Any, block: bytes) -> Iterator[bytes]:
@@ -77,10 +83,13 @@ def _open_gzip(file: SeekableFile, index: Path) -> Opened:
 
 
 def _make_bzip2_index(file: SeekableFile, draft: Path, size: int) -> int:
-    """Each block has its place, in bits; all cores look for them."""
+    """Each block has its place, in bits.
+
+    In one thread: an error of the storage in one of the library's own would end the whole process.
+    """
     del size
     library = _import_library("indexed_bzip2", "bzip2")
-    with library.IndexedBzip2File(file, parallelization=os.cpu_count() or 1) as unpacked:
+    with library.IndexedBzip2File(file, parallelization=1) as unpacked:
         found: int = unpacked.seek(0, io.SEEK_END)
         draft.write_text(json.dumps(list(unpacked.block_offsets().items())))
     return found
@@ -103,15 +112,23 @@ def _import_library(module: str, name: str) -> Any:
 
 PACKINGS: Final = (
     Packing(
-        "gzip",
-        GZIP_ENDING,
-        b"\x1f\x8b",
-        lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
-        _unpack_gzip,
-        _make_gzip_index,
-        _open_gzip,
+        name="gzip",
+        ending=GZIP_ENDING,
+        begin=b"\x1f\x8b",
+        start=_start_gzip,
+        unpack_some=_unpack_gzip,
+        make_index=_make_gzip_index,
+        open=_open_gzip,
     ),
-    Packing("bzip2", BZIP2_ENDING, b"BZh", bz2.BZ2Decompressor, _unpack_bzip2, _make_bzip2_index, _open_bzip2),
+    Packing(
+        name="bzip2",
+        ending=BZIP2_ENDING,
+        begin=b"BZh",
+        start=bz2.BZ2Decompressor,
+        unpack_some=_unpack_bzip2,
+        make_index=_make_bzip2_index,
+        open=_open_bzip2,
+    ),
 )
 """Those that a load reads."""
 _ERRORS = (zlib.error, OSError)
@@ -123,7 +140,10 @@ class BrokenError(Exception):
 
 def find_packing(name: str) -> Packing | None:
     """How a file is packed, by its name; None: not at all, or as no load reads it."""
-    return next((each for each in PACKINGS if name.lower().endswith(each.ending)), None)
+    for each in PACKINGS:
+        if name.lower().endswith(each.ending):
+            return each
+    return None
 
 
 def unpack(packing: Packing, blocks: Iterator[bytes]) -> Iterator[bytes]:

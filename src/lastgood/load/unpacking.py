@@ -119,10 +119,16 @@ def make_index(file: InputFile, tell: Callable[[int], None]) -> int:
     if not size or index.exists():
         return size
     draft = index.with_suffix(f".{os.getpid()}")
-    found = _find_packing(location).make_index(SeekableFile(storage, location, file.size), draft, size)
+    try:
+        found = _find_packing(location).make_index(SeekableFile(storage, location, file.size), draft, size)
+    except (ValueError, RuntimeError) as error:
+        draft.unlink(missing_ok=True)  # Safe: it is ours, and nobody looks for its name
+        raise _make_broken_error(location, f"whole by one reader, by another {error}") from error
     if found != size:
-        draft.unlink()  # Safe: it is ours, and nobody looks for its name
+        draft.unlink()  # Safe: as above
         raise _make_broken_error(location, f"{size} bytes by one reader, {found} by another")
+    with draft.open("rb+") as written:
+        os.fsync(written.fileno())  # whoever finds it believes that it is whole
     draft.replace(index)  # Safe: of one file, as it is now, every index is as good as another.
     _forget_old(index)
     return size

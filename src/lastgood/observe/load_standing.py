@@ -25,7 +25,7 @@ class LoadStanding(JsonValue):
     done: int
     """Bytes of them that are read and committed, unpacked."""
     size: int
-    """Bytes of them all; of those that gzip has packed none before they were unpacked once."""
+    """Bytes of them all; of those that are packed none before they were unpacked once."""
     rows: int
     """Records that are committed, also those that are not what the schema says."""
     corrupt: int

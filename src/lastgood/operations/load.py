@@ -122,7 +122,6 @@ def _fill(place: LedgerPlace, checkpoint: Location) -> None:
             fill_with(checkpoint, take_snapshot(checkpoint), opened)
     except LastgoodError as error:
         error.effect = "the ledger was not filled; everything is loaded"
-        error.next = f"lastgood backup create {checkpoint} --ledger URL"
         raise
 
 

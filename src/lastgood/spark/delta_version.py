@@ -91,7 +91,9 @@ class DeltaVersion:
         if not is_known or features - _FEATURES:
             return "it has features that this writer does not know"
         asking = [name for name in metadata["configuration"] if name.startswith(_OWN) and not _is_harmless(name)]
-        return f"it has the property {min(asking)}" if asking else None
+        if asking:
+            return f"it has the property {min(asking)}"
+        return None
 
     @property
     def row_count(self) -> int:

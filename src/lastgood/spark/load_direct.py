@@ -67,6 +67,12 @@ class DirectJob(Job):
     def _add(self, version: DeltaVersion, schema: StructType, records: DataFrame) -> tuple[int, int]:
         """Put the rows of a batch into a version: how many there are, and how many of them are corrupt."""
         cached = records.persist(StorageLevel.MEMORY_AND_DISK)  # else its tasks would write once more for the lines
+        try:
+            return self._add_cached(version, schema, cached)
+        finally:
+            cached.unpersist()
+
+    def _add_cached(self, version: DeltaVersion, schema: StructType, cached: DataFrame) -> tuple[int, int]:
         ((files, lines),) = cached.agg(sf.collect_list(FILE), sf.count(LINE)).collect()
         version.add_files(files)
         rows, corrupt = version.row_count, 0
@@ -75,7 +81,6 @@ class DirectJob(Job):
             others = cached.where(sf.col(LINE).isNotNull()).select(LINE)
             version.add_rows(self.make_rows(others, schema, observation))
             rows, corrupt = rows + observation.get["rows"], observation.get["corrupt"]
-        cached.unpersist()
         return rows, corrupt
 
     def _open_version(self, spark: SparkSession, schema: StructType) -> DeltaVersion:

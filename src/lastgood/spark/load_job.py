@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import tempfile
@@ -230,7 +231,7 @@ class Job:
         source = LoadReader(self.make_options(schema))
         begin = begin_of(spec.files)
         end = find_end_of_chunk(spec.files, begin, _LOOKED_AT, source.reader.find_end)
-        if any(is_plain(batch) for piece in source.list_partitions(begin, end) for batch in source.read(piece)):
+        if _has_plain(source, begin, end):
             return  # which is not corrupt
         rows, is_corrupt = self.parse(self.read_range(begin, end, schema), schema)
         ((looked, corrupt),) = rows.agg(*count_rows(is_corrupt)).collect()
@@ -478,6 +479,12 @@ def add_source(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def _has_plain(source: LoadReader, begin: LoadPosition, end: LoadPosition) -> bool:
+    """Whether a record between two positions is plain."""
+    batches = (source.read(piece) for piece in source.list_partitions(begin, end))
+    return any(map(is_plain, itertools.chain.from_iterable(batches)))
 
 
 def _read_columns_of_rows(spark: SparkSession, file: InputFile) -> StructType:

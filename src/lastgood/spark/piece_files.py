@@ -93,8 +93,10 @@ class PieceFile:
     def leave(self) -> None:
         """Remove what is written: nobody was told of it."""
         if self._writer is not None:
-            self._writer.close()
-            self._path.unlink()  # Safe: its name is new, and stands nowhere before `end` has told it
+            try:
+                self._writer.close()
+            finally:
+                self._path.unlink()  # Safe: its name is new, and stands nowhere before `end` has told it
 
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._held)
@@ -207,7 +209,9 @@ def find_bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         least, most = (found[end].as_py() for end in ("min", "max"))
     except (UnicodeDecodeError, OverflowError, ValueError):  # Python has no such text or day
         return None
-    return (Instant(least), Instant(most)) if pa.types.is_timestamp(kind) else (least, most)
+    if pa.types.is_timestamp(kind):
+        return Instant(least), Instant(most)
+    return least, most
 
 
 def _has_order(column: pa.ChunkedArray) -> bool:

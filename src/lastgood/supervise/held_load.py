@@ -34,11 +34,14 @@ from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import LocalWriter
 from lastgood.supervise.load_driver import LoadQuestion, LoadSink
 
-_CHUNK_LEAST = 128 * 1024 * 1024
-_CHUNK_OF_A_CORE = 256 * 1024 * 1024
-_CHUNKS_LEAST = 20
-_HANDED_OF_A_CORE = 128 * 1024 * 1024
-"""The same of a chunk that is held for a program, or to be read several times."""
+CHUNK_LEAST = 128 * 1024 * 1024
+"""Bytes; a smaller one costs more than it reads."""
+CHUNK_OF_A_CORE = 256 * 1024 * 1024
+"""Bytes, at most."""
+CHUNKS_LEAST = 20
+"""Into so many a large load is cut, or more."""
+_HELD_OF_A_CORE = 128 * 1024 * 1024
+"""Bytes, at most, of a chunk that is held for a program, or to be read several times."""
 _ROWS_OF_A_CHUNK = 1_000_000
 _BEFORE = "the same command without --verify, before"
 
@@ -317,7 +320,7 @@ def _choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
     if wanted.chunk is not None:
         return wanted.chunk
     is_held = spec.quarantine is not None or spec.table.startswith(f"{PROGRAM}:")
-    most = (os.cpu_count() or 1) * (_HANDED_OF_A_CORE if is_held else _CHUNK_OF_A_CORE)
+    most = (os.cpu_count() or 1) * (_HELD_OF_A_CORE if is_held else CHUNK_OF_A_CORE)
     if spec.starting_version is not None:
         return most
-    return max(_CHUNK_LEAST, min(most, spec.size // _CHUNKS_LEAST))
+    return max(CHUNK_LEAST, min(most, spec.size // CHUNKS_LEAST))

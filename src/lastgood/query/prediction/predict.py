@@ -14,7 +14,6 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
-from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
@@ -128,16 +127,15 @@ class _Start:
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _find_sources(self) -> None:
-        """The application names its sources; that of a load is a Python data source as only Spark 4.2 has them."""
+        """The application names its sources; that of a load limits its batches, as one of Python can since Spark 4.2."""
         newest = self._checkpoint.offsets.entries.get(-1 if self._planned is None else self._planned)
         if self._spark >= SPARK_4_2 or not isinstance(newest, OffsetEntry):
             return
         for line in newest.sources:
             if recognise_source(line.offset) is LOAD_SOURCE:
-                because = f"source {line.source_id} is that of a load, which needs Spark 4.2"
-                raise StoppedError(
-                    Stop(StartStage.START, "DATA_SOURCE_NOT_FOUND", f"{OFFSETS}/{self._planned}", because)
-                )
+                because = "it is that of a load, which there is since Spark 4.2"
+                stop = Stop(StartStage.START, "DATA_SOURCE_NOT_FOUND", f"source {line.source_id}", because)
+                raise StoppedError(stop)
 
     def _micro_batch(self) -> Restart:
         self._logs.read_ahead()
