@@ -127,7 +127,7 @@ class _Start:
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _find_sources(self) -> None:
-        """The application names its sources; that of a load limits its batches, as one of Python can since Spark 4.2."""
+        """The application names its sources; that of a load limits its batches, as one of Python can since 4.2."""
         newest = self._checkpoint.offsets.entries.get(-1 if self._planned is None else self._planned)
         if self._spark >= SPARK_4_2 or not isinstance(newest, OffsetEntry):
             return
