@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conformance.sparks import Sparks
 from deltalake import DeltaTable
@@ -81,6 +84,8 @@ ASKING = {
     "ids of rows": (CREATE + "TBLPROPERTIES ('delta.enableRowTracking' = 'true')", ""),
     "clusters": (CREATE + "CLUSTER BY (id)", ""),
     "another column": (CREATE, ", more string"),
+    "encryption": (CREATE + "TBLPROPERTIES ('parquet.encryption.footer.key' = 'x')", ""),
+    "a constraint as somebody wrote it": (CREATE + "TBLPROPERTIES ('Delta.Constraints.few' = 'id < 1000')", ""),
     "a constraint": (CREATE + "TBLPROPERTIES ('delta.constraints.few' = 'id < 1000')", ""),
 }
 
@@ -138,3 +143,15 @@ def test_chunk_that_the_table_has_and_spark_has_not_is_passed_over_and_counted(s
     assert call(*words, "--verify").returncode == 0
     assert call(*words[:4], "--checkpoint", str(checkpoint), "--undo").returncode == 0
     assert DeltaTable(to).to_pyarrow_table().num_rows == 0
+
+
+@pytest.mark.proof
+def test_column_of_parquet_that_is_named_as_that_of_corrupt_records_is_kept(sparks: Sparks, tmp_path: Path) -> None:
+    file, to = tmp_path / "in.parquet", tmp_path / "table"
+    days = [datetime.date(1, 1, 1), datetime.date(2026, 3, 1)]
+    pq.write_table(pa.table({"id": [1, 2], "_corrupt_record": ["precious", None], "day": days}), file)
+    found = load(sparks, file, to, more={"schema": None})
+    assert (found["ids"], list_written(to, found["files"])) == ([1, 2], [])
+    assert DeltaTable(to).to_pyarrow_table().sort_by("id").to_pydict() == pq.read_table(file).to_pydict()
+    read = sparks.of("3.5.9").call(APP, "read_days", files=[str(to / each) for each in found["files"]])
+    assert read["days"] == list(map(str, days))

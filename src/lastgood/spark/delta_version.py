@@ -50,8 +50,10 @@ _PROPERTIES = (
     "delta.logRetentionDuration",
     "delta.setTransactionRetentionDuration",
 )
-"""What properties that matter to no file that is added begin with; so do those that are not Delta's own."""
-_OWN = "delta."
+"""What properties begin with that matter to no file that is added."""
+_HARMLESS = tuple(name.lower() for name in _PROPERTIES)
+_ASKING = ("delta.", "parquet.", "fs.", "spark.")
+"""What properties begin with that Delta, or what it writes with, may heed."""
 
 
 class DeltaVersion:
@@ -65,7 +67,7 @@ class DeltaVersion:
             table: Its location.
             columns: Those of the rows.
         """
-        self._spark = spark
+        self._spark, self._table = spark, table
         jvm: Any = spark._jvm  # noqa: SLF001 - Delta's transaction has no other way in
         self._jvm = jvm
         self._delta = jvm.org.apache.spark.sql.delta
@@ -90,7 +92,7 @@ class DeltaVersion:
         is_known = protocol["minWriterVersion"] in (*range(_WRITER_MOST + 1), _WRITER_WITH_FEATURES)
         if not is_known or features - _FEATURES:
             return "it has features that this writer does not know"
-        asking = [name for name in metadata["configuration"] if name.startswith(_OWN) and not _is_harmless(name)]
+        asking = [name for name in metadata["configuration"] if _is_asking(name.lower())]
         if asking:
             return f"it has the property {min(asking)}"
         return None
@@ -103,6 +105,12 @@ class DeltaVersion:
     def has_batch(self, application: str, number: int) -> bool:
         """Whether the table has a batch, or a later one."""
         return bool(self._transaction.txnVersion(application) >= number)
+
+    def make_folder(self) -> None:
+        """Have a folder for its files, with the rights that Hadoop gives one."""
+        context: Any = self._spark.sparkContext._jsc  # noqa: SLF001
+        place = self._jvm.org.apache.hadoop.fs.Path(self._table)
+        place.getFileSystem(context.hadoopConfiguration()).mkdirs(place)
 
     def add_files(self, told: Sequence[str]) -> None:
         """Take files that are written, as `piece_files` tells of them."""
@@ -172,8 +180,9 @@ def _describe_table(schema: StructType) -> Mapping[str, Any]:
     return {"metaData": metadata}
 
 
-def _is_harmless(name: str) -> bool:
-    return name.startswith(_PROPERTIES)
+def _is_asking(name: str) -> bool:
+    """Whether a property, in small letters, as Delta compares some of them, may ask something of a file."""
+    return name.startswith(_ASKING) and not name.startswith(_HARMLESS)
 
 
 def _read_clock() -> int:

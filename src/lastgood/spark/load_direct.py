@@ -6,13 +6,17 @@ Delta's own transaction, under the number of the batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from lastgood.notes import read_json
 from lastgood.spark.delta_version import PROVEN, DeltaVersion, find_release
 from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_job import Job
@@ -22,6 +26,8 @@ from lastgood.spark.piece_files import CODECS, FILE
 _CODEC = "spark.sql.parquet.compression.codec"
 _ENCRYPTION = "parquet.crypto.factory.class"
 """Set where Spark is to write encrypted files."""
+_STATISTICS = "spark.databricks.delta.stats.collect"
+"""Whether Delta counts the rows of the files that it writes."""
 
 
 class DirectJob(Job):
@@ -37,11 +43,17 @@ class DirectJob(Job):
     def _can_write(self, schema: StructType) -> bool:
         """Whether tasks can write what they read."""
         are_readable = "columns" in self.make_options(schema)
-        hadoop = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-        is_plain = self._codec in CODECS and not (hadoop.get(_ENCRYPTION) or self.spark.conf.get(_ENCRYPTION, ""))
-        if not are_readable or not is_plain or find_release(self.spark) not in PROVEN:
+        is_encrypted = self._hadoop.get(_ENCRYPTION) or self.spark.conf.get(_ENCRYPTION, "")
+        has_statistics = self.spark.conf.get(_STATISTICS, "true") == "true"
+        if not are_readable or is_encrypted or not has_statistics:
+            return False
+        if self._codec not in CODECS or find_release(self.spark) not in PROVEN:
             return False
         return self._open_version(self.spark, schema).find_obstacle() is None
+
+    @property
+    def _hadoop(self) -> Any:
+        return self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
 
     @property
     def _codec(self) -> str:
@@ -49,7 +61,9 @@ class DirectJob(Job):
 
     def _open_written(self, schema: StructType) -> DataFrame:
         """The records that are not loaded yet: what tells of the files in which they are, and lines."""
-        told = {"into": self.question["sink"]["location"], "codec": self._codec}
+        jvm: Any = self.spark._jvm  # noqa: SLF001
+        umask = jvm.org.apache.hadoop.fs.permission.FsPermission.getUMask(self._hadoop).toShort()
+        told = {"into": self.question["sink"]["location"], "codec": self._codec, "umask": str(umask)}
         return self.spark.readStream.format(NAME).options(**self.make_options(schema), **told).load()
 
     def _write(self, schema: StructType, records: DataFrame, number: int) -> None:
@@ -66,6 +80,7 @@ class DirectJob(Job):
 
     def _add(self, version: DeltaVersion, schema: StructType, records: DataFrame) -> tuple[int, int]:
         """Put the rows of a batch into a version: how many there are, and how many of them are corrupt."""
+        version.make_folder()
         cached = records.persist(StorageLevel.MEMORY_AND_DISK)  # else its tasks would write once more for the lines
         try:
             return self._add_cached(version, schema, cached)
@@ -74,6 +89,7 @@ class DirectJob(Job):
 
     def _add_cached(self, version: DeltaVersion, schema: StructType, cached: DataFrame) -> tuple[int, int]:
         ((files, lines),) = cached.agg(sf.collect_list(FILE), sf.count(LINE)).collect()
+        self._require_there(files)
         version.add_files(files)
         rows, corrupt = version.row_count, 0
         if lines:
@@ -82,6 +98,14 @@ class DirectJob(Job):
             version.add_rows(self.make_rows(others, schema, observation))
             rows, corrupt = rows + observation.get["rows"], observation.get["corrupt"]
         return rows, corrupt
+
+    def _require_there(self, told: Sequence[str]) -> None:
+        """See that the driver finds what tasks have written: a machine of theirs may have another folder there."""
+        for each in told:
+            add = read_json(each)["add"]
+            file = Path(self.question["sink"]["location"]) / add["path"]
+            if not file.exists() or file.stat().st_size != add["size"]:
+                raise RuntimeError(f"{file} is not what a task has written there: its machine has another folder")
 
     def _open_version(self, spark: SparkSession, schema: StructType) -> DeltaVersion:
         return DeltaVersion(spark, self.question["sink"]["location"], schema)

@@ -334,10 +334,11 @@ class Job:
             "parsing": json.dumps(dict(self.spec.options)),
             "zone": zone,
         }
+        if self.spec.form is LoadFormat.PARQUET:
+            return {**own, "columns": schema.json()}
         columns = self.drop_corrupt(schema)
         is_csv = self.spec.form is LoadFormat.CSV
-        is_plain = is_csv and find_plain_columns(columns, self.spec.options, zone) is not None
-        if is_plain or self.spec.form is LoadFormat.PARQUET:
+        if is_csv and find_plain_columns(columns, self.spec.options, zone) is not None:
             return {**own, "columns": columns.json()}
         return own
 

@@ -48,7 +48,7 @@ class LoadReader:
         self.reader = find_reader(options)
         self.into = Path(options[_INTO]) if _INTO in options else None
         """The folder of the table into which tasks write themselves; None: Spark writes."""
-        self.codec = options.get("codec", "")
+        self.codec, self.umask = options.get("codec", ""), int(options.get("umask", "0"))
 
     def list_partitions(self, start: LoadPosition, end: LoadPosition) -> Sequence[LoadPartition]:
         """Those of a range."""
@@ -77,7 +77,7 @@ class LoadReader:
         """What is read, or what is left of it once plain records are written."""
         if self.into is None:
             return batches
-        return write_piece(batches, PieceFile(self.into, self.reader.columns.fieldNames(), self.codec))
+        return write_piece(batches, PieceFile(self.into, self.reader.columns.fieldNames(), self.codec, self.umask))
 
 
 class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ CODECS: Final[Mapping[str, str]] = MappingProxyType(
 """Of Spark's names of codecs those of Arrow."""
 _CALENDAR = "org.apache.spark.version"
 """By it readers see that dates and times are those of the calendar that Spark has used since 3.0."""
+_MODE = 0o666
 _ENDINGS = {"snappy": ".snappy", "zstd": ".zstd", "gzip": ".gz", "none": ""}
 _GROUP_BYTES = 64 * 2**20
 """Of rows as Arrow holds them, that make a row group: as much is held at a time."""
@@ -49,15 +51,17 @@ _WRITTEN = pa.schema([(FILE, pa.string()), (LINE, pa.string())])
 class PieceFile:
     """One file, which gets the plain records of a piece."""
 
-    def __init__(self, folder: Path, names: list[str], codec: str) -> None:
+    def __init__(self, folder: Path, names: list[str], codec: str, umask: int) -> None:
         """Nothing is written yet.
 
         Args:
             folder: The table.
             names: Its columns, in the order in which batches have them.
             codec: As Spark names it.
+            umask: Rights that its files do not have, as Hadoop gives them: that of this process may be another.
         """
         self._names = names
+        self._mode = _MODE & ~umask
         self._codec = CODECS[codec]
         self._path = folder / f"part-00000-{uuid.uuid4()}-c000{_ENDINGS[self._codec]}.parquet"
         self._writer: pq.ParquetWriter | None = None
@@ -67,6 +71,8 @@ class PieceFile:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows; whatever columns are behind those that are named are left out."""
+        if not batch.num_rows:
+            return
         named = pa.RecordBatch.from_arrays(batch.columns[: len(self._names)], self._names)
         self._held.append(named)
         self._size += named.nbytes
@@ -79,7 +85,9 @@ class PieceFile:
             self._write_group()
         if self._writer is None:
             return None
+        self._writer.add_key_value_metadata({_CALENDAR: pyspark.__version__})
         self._writer.close()
+        self._path.chmod(self._mode)
         add = {
             "path": self._path.name,
             "partitionValues": {},
@@ -101,10 +109,8 @@ class PieceFile:
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._held)
         if self._writer is None:
-            schema = table.schema.with_metadata({_CALENDAR: pyspark.__version__})
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(
-                self._path, schema, compression=self._codec, store_schema=False, store_decimal_as_integer=True
+                self._path, table.schema, compression=self._codec, store_schema=False, store_decimal_as_integer=True
             )
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._stats.add(table)
@@ -156,8 +162,8 @@ class _Statistics:
             self._unknown.add(name)
             return
         least, most = found
-        self._least[name] = min(self._least.get(name, least), least)
-        self._most[name] = max(self._most.get(name, most), most)
+        self._least[name] = min(self._least.get(name, least), least, key=_make_order_key)
+        self._most[name] = max(self._most.get(name, most), most, key=_make_order_key)
 
 
 def write_piece(batches: Iterator[pa.RecordBatch], file: PieceFile) -> Iterator[pa.RecordBatch]:
@@ -211,7 +217,24 @@ def find_bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None
     if pa.types.is_timestamp(kind):
         return Instant(least), Instant(most)
+    if pa.types.is_floating(kind) and 0 in (least, most):
+        return _sign_zeros(column, least, most)
     return least, most
+
+
+def _sign_zeros(column: pa.ChunkedArray, least: float, most: float) -> tuple[float, float]:
+    """The bounds of real numbers, of which one at least is zero: -0.0 lies before 0.0, as some readers compare them."""
+    signs = pc.min_max(pc.divide(1.0, column.filter(pc.equal(column, 0.0))))
+    if least == 0:
+        least = math.copysign(0.0, signs["min"].as_py())
+    if most == 0:
+        most = math.copysign(0.0, signs["max"].as_py())
+    return least, most
+
+
+def _make_order_key(value: Any) -> Any:
+    """By what bounds are compared: real numbers by their sign as well."""
+    return (value, math.copysign(1, value)) if isinstance(value, float) else value
 
 
 def _has_order(column: pa.ChunkedArray) -> bool:

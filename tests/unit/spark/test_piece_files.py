@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import stat
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 from lastgood.spark.load_columns import LINE
@@ -21,7 +23,7 @@ LAST = "\U0010ffff"
 
 def write(folder: Path, kind: pa.DataType, *values: Any) -> dict[str, Any]:
     """The statistics of a column with these values, in two row groups."""
-    file = PieceFile(folder, ["a"], "snappy")
+    file = PieceFile(folder, ["a"], "snappy", 0o027)
     for value in values:
         file.add(pa.record_batch([pa.array([value], kind)], ["a"]))
     told: dict[str, Any] = json.loads(json.loads(file.end() or "")["add"]["stats"])
@@ -48,6 +50,8 @@ def write(folder: Path, kind: pa.DataType, *values: Any) -> dict[str, Any]:
         (pa.float64(), [1.5, float("nan")], None, None),
         (pa.float64(), [1.5, float("inf")], None, None),
         (pa.float64(), [0.1, None], 0.1, 0.1),
+        (pa.float32(), [0.0, -0.0, 0.0], -0.0, 0.0),
+        (pa.float64(), [-0.0, -1.0], -1.0, -0.0),
         (pa.bool_(), [True], None, None),
         (pa.binary(), [b"a"], None, None),
         (pa.int32(), [None], None, None),
@@ -59,8 +63,8 @@ def test_bounds_lie_at_the_values_or_outside(
     told = write(tmp_path, kind, *values)
     assert (told["numRecords"], told["nullCount"]) == (len(values), {"a": values.count(None)})
     if least is not ...:
-        assert told["minValues"].get("a") == least
-    assert told["maxValues"].get("a") == most
+        assert repr(told["minValues"].get("a")) == repr(least)
+    assert repr(told["maxValues"].get("a")) == repr(most)
 
 
 def test_statistics_are_of_the_first_columns() -> None:
@@ -70,7 +74,7 @@ def test_statistics_are_of_the_first_columns() -> None:
 
 def test_only_those_have_any(tmp_path: Path) -> None:
     names = [f"c{each}" for each in range(40)]
-    file = PieceFile(tmp_path, names, "zstd")
+    file = PieceFile(tmp_path, names, "zstd", 0)
     file.add(pa.record_batch([pa.array([1])] * 40, names))
     told = json.loads(json.loads(file.end() or "")["add"]["stats"])
     assert list(told["nullCount"]) == list(told["maxValues"]) == names[:32]
@@ -83,19 +87,23 @@ def make_batches() -> Any:
 
 
 def test_plain_records_are_written_and_others_handed_on(tmp_path: Path) -> None:
-    lines, told = list(write_piece(make_batches(), PieceFile(tmp_path, ["id"], "gzip")))
+    lines, told = list(write_piece(make_batches(), PieceFile(tmp_path, ["id"], "gzip", 0o027)))
     assert (lines[LINE].to_pylist(), lines[FILE].to_pylist(), told[LINE].to_pylist()) == (["odd"], [None], [None])
     add = json.loads(told[FILE][0].as_py())["add"]
     file = tmp_path / add["path"]
     assert file.name.endswith(".gz.parquet")
     assert (pq.read_table(file).to_pydict(), file.stat().st_size) == ({"id": [1, 2]}, add["size"])
+    assert pq.read_metadata(file).metadata == {b"org.apache.spark.version": pyspark.__version__.encode()}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 def test_file_that_is_not_ended_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lastgood.spark.piece_files._GROUP_BYTES", 1)
-    written = write_piece(make_batches(), PieceFile(tmp_path, ["id"], "none"))
+    written = write_piece(make_batches(), PieceFile(tmp_path, ["id"], "none", 0))
     next(written)
     assert len(list(tmp_path.iterdir())) == 1
     written.close()
     assert list(tmp_path.iterdir()) == []
-    assert list(write_piece(iter(()), PieceFile(tmp_path, ["id"], "none"))) == []
+    empty = pa.record_batch([pa.array([], pa.int64())], ["id"])
+    assert list(write_piece(iter([empty]), PieceFile(tmp_path, ["id"], "none", 0))) == []
+    assert list(write_piece(iter(()), PieceFile(tmp_path, ["id"], "none", 0))) == []
