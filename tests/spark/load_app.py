@@ -74,9 +74,9 @@ def compare(spark, told):
 def start(spark, told):
     """What becomes of an application that registers the source of a load, if it can, and names it."""
     try:
-        from lastgood.spark.load_source import LoadSource
+        from lastgood.spark.load_job import add_source
 
-        spark.dataSource.register(LoadSource)
+        add_source(spark)
     except ImportError:
         registered = False
     else:
