@@ -151,7 +151,8 @@ def load(
         LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
     session = require_session(spark, SPARK_OF_LOADS)
-    wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger)
+    cores = session.sparkContext.defaultParallelism
+    wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores)
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
         del say
@@ -218,7 +219,7 @@ def chunks(
         found = "starting_version" if wanted.quarantine is None else "quarantine"
         raise UsageError("chunks know no such option", found=found)
     checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
-    wanted = replace(wanted, checkpoint=checkpoint)
+    wanted = replace(wanted, checkpoint=checkpoint, cores=session.sparkContext.defaultParallelism)
     if isinstance(files, str | Sequence):
         return _take_chunks(session, [files] if isinstance(files, str) else files, name, wanted, ledger)
     if files.isStreaming:

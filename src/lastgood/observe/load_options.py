@@ -42,6 +42,8 @@ class LoadOptions:
     """The version of a Delta table from which on its versions are read; None: files are read, or by a column."""
     chunk_rows: int | None = None
     """About how many rows of a table one batch reads; None: a million."""
+    cores: int | None = None
+    """How many tasks run at a time; None: as many as this machine has cores."""
     jars: tuple[str, ...] = ()
     """JVM parts for Spark, such as the driver of a database."""
     ledger: str | None = None

@@ -82,7 +82,7 @@ class HeldLoad:
         return LoadQuestion(
             spec=spec,
             checkpoint=str(self.checkpoint),
-            chunk=_choose_chunk(spec, wanted),
+            chunk=choose_chunk(spec, wanted),
             sink=_make_sink(self.spec.table),
             quarantine=_make_sink(self.spec.quarantine),
             evolves=wanted.evolves,
@@ -313,14 +313,15 @@ def _locate_load(files: Sequence[str], to: str, wanted: LoadOptions) -> _Located
     return _Located(inputs=inputs, name=name, table=table, place=place, checkpoint=checkpoint)
 
 
-def _choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
-    """Large enough that a batch pays, and so that what is done twice after a failure is little of the whole."""
+def choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
+    """Bytes of a chunk, of a table rows: so many that a batch pays, and that little of the whole is done twice."""
     if spec.order_by is not None:
         return wanted.chunk_rows or _ROWS_OF_A_CHUNK
     if wanted.chunk is not None:
         return wanted.chunk
     is_held = spec.quarantine is not None or spec.table.startswith(f"{PROGRAM}:")
-    most = (os.cpu_count() or 1) * (_HELD_OF_A_CORE if is_held else CHUNK_OF_A_CORE)
+    cores = wanted.cores or os.cpu_count() or 1
+    most = cores * (_HELD_OF_A_CORE if is_held else CHUNK_OF_A_CORE)
     if spec.starting_version is not None:
         return most
     return max(CHUNK_LEAST, min(most, spec.size // CHUNKS_LEAST))
