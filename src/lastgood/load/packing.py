@@ -16,6 +16,7 @@ from lastgood.errors import ExtraMissingError
 from lastgood.frozen import dataclass
 from lastgood.load.seekable import SeekableFile
 from lastgood.load.specification import BZIP2_ENDING, GZIP_ENDING
+from lastgood.notes import read_json
 
 _BLOCK = 1024 * 1024
 _PIECE = 16 * 1024 * 1024
@@ -98,7 +99,7 @@ def _make_bzip2_index(file: SeekableFile, draft: Path, size: int) -> int:
 def _open_bzip2(file: SeekableFile, index: Path) -> Opened:
     library = _import_library("indexed_bzip2", "bzip2")
     opened = library.IndexedBzip2File(file, parallelization=1)
-    opened.set_block_offsets(dict(json.loads(index.read_text())))
+    opened.set_block_offsets(dict(read_json(index.read_text())))
     unpacked: Opened = opened
     return unpacked
 

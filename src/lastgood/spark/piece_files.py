@@ -94,7 +94,7 @@ class PieceFile:
             "size": self._path.stat().st_size,
             "modificationTime": time.time_ns() // 1_000_000,
             "dataChange": True,
-            "stats": json.dumps(self._stats.to_json()),
+            "stats": json.dumps(self._stats.describe()),
         }
         return json.dumps({"add": add})
 
@@ -142,7 +142,7 @@ class _Statistics:
             self._nulls[name] = self._nulls.get(name, 0) + column.null_count
             self._widen(name, column)
 
-    def to_json(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """As it stands in the log."""
         kept = self._least.keys() - self._unknown
         least = {name: write_least(value) for name, value in self._least.items() if name in kept}
