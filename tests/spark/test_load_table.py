@@ -142,7 +142,7 @@ def test_what_versions_added_is_loaded_from_one_on(sparks: Sparks, tmp_path: Pat
         f"ALTER TABLE delta.`{table}` ADD COLUMNS (note STRING)",
         f"INSERT INTO delta.`{table}` VALUES (7, 'x', 'y')",
     )
-    assert load(*added)["error"]["sentence"] == "a file has other columns than the load"
+    assert load(*added)["error"]["sentence"] == "the table that is read has other columns than the load"
     evolved = load(evolve=True)
     assert (evolved["loaded"]["rows"], evolved["rows"][0]) == (21, [7, "x", "y"])
     (checkpoint,) = (each for each in (tmp_path / "table.lastgood/loads").iterdir() if each.suffix != ".lastgood")
