@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.checkpoint.source_offsets import DeltaOffset, SourceOffset
 from lastgood.frozen import dataclass
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition, make_version_position
@@ -67,6 +67,11 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
     )
 
 
+def _may_be_of_load(offset: SourceOffset | None) -> bool:
+    """Whether a load may have written an offset: of the versions of a table it has those of Delta's own source."""
+    return isinstance(offset, DeltaOffset) or find_load_position(offset) is not None
+
+
 def read_load(query: OpenQuery) -> LoadSpec | None:
     """Which load it is, as it has noted it down; None for a query that is none, or of which nothing is understood.
 
@@ -75,8 +80,7 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     """
     newest = query.checkpoint.newest_offsets
     offsets = [] if newest is None else [line.offset for line in newest.sources]
-    of_loads = [each for each in offsets if isinstance(each, DeltaOffset) or find_load_position(each)]
-    if not of_loads:
+    if not any(map(_may_be_of_load, offsets)):
         return None
     try:
         spec = read_spec(query.storage, query.location)

@@ -71,20 +71,18 @@ class DeltaVersion:
         jvm: Any = spark._jvm  # noqa: SLF001 - Delta's transaction has no other way in
         self._jvm = jvm
         self._delta = jvm.org.apache.spark.sql.delta
-        self._columns = [StructField(each.name, each.dataType).json() for each in columns.fields]
+        self._columns = StructType([StructField(each.name, each.dataType) for each in columns.fields])
         log = self._delta.DeltaLog.forTable(spark._jsparkSession, table)  # noqa: SLF001
         self._transaction = log.startTransaction()
         if not log.tableExists():
-            schema = StructType([StructField(each.name, each.dataType) for each in columns.fields])
-            self._transaction.updateMetadata(self._read_action(_describe_table(schema)), False)  # noqa: FBT003
+            self._transaction.updateMetadata(self._read_action(_describe_table(self._columns)), False)  # noqa: FBT003
         self._added: list[Mapping[str, Any]] = []
 
     def find_obstacle(self) -> str | None:
         """What of the table asks for a writer that knows more than this one, in a few words; None if nothing does."""
         metadata = read_json(self._transaction.metadata().json())["metaData"]
         protocol = read_json(self._transaction.protocol().json())["protocol"]
-        fields = StructType.fromJson(read_json(metadata["schemaString"])).fields
-        if [each.json() for each in fields] != self._columns:
+        if StructType.fromJson(read_json(metadata["schemaString"])).json() != self._columns.json():
             return "it has other columns, or some that ask for more than their type"
         if metadata["partitionColumns"]:
             return "it has partitions"
@@ -92,9 +90,9 @@ class DeltaVersion:
         is_known = protocol["minWriterVersion"] in (*range(_WRITER_MOST + 1), _WRITER_WITH_FEATURES)
         if not is_known or features - _FEATURES:
             return "it has features that this writer does not know"
-        asking = [name for name in metadata["configuration"] if _is_asking(name.lower())]
-        if asking:
-            return f"it has the property {min(asking)}"
+        for name in metadata["configuration"]:
+            if _is_asking(name.lower()):
+                return f"it has the property {name}"
         return None
 
     @property

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
@@ -144,13 +144,10 @@ class _Statistics:
 
     def describe(self) -> dict[str, Any]:
         """As it stands in the log."""
-        kept = self._least.keys() - self._unknown
-        least = {name: write_least(value) for name, value in self._least.items() if name in kept}
-        most = {name: write_most(value) for name, value in self._most.items() if name in kept}
         return {
             "numRecords": self._rows,
-            "minValues": {name: value for name, value in least.items() if value is not None},
-            "maxValues": {name: value for name, value in most.items() if value is not None},
+            "minValues": _write_bounds(self._least, write_least),
+            "maxValues": _write_bounds(self._most, write_most),
             "nullCount": self._nulls,
         }
 
@@ -160,10 +157,22 @@ class _Statistics:
         found = find_bounds(column)
         if found is None:
             self._unknown.add(name)
+            self._least.pop(name, None)
+            self._most.pop(name, None)
             return
         least, most = found
         self._least[name] = min(self._least.get(name, least), least, key=_make_order_key)
         self._most[name] = max(self._most.get(name, most), most, key=_make_order_key)
+
+
+def _write_bounds(bounds: Mapping[str, Any], write: Callable[[Any], Any]) -> dict[str, Any]:
+    """Those of which one is told."""
+    found = {}
+    for name, value in bounds.items():
+        told = write(value)
+        if told is not None:
+            found[name] = told
+    return found
 
 
 def write_piece(batches: Iterator[pa.RecordBatch], file: PieceFile) -> Iterator[pa.RecordBatch]:
