@@ -15,7 +15,11 @@ from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from lastgood.checkpoint.damage import Damage
+from lastgood.delta_log.table import read_table_log
 from lastgood.notes import read_json
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import open_storage, parse_location
 
 PROVEN: Final = frozenset({"4.4.0"})
 """Releases of Delta whose transaction was shown to do what is said here."""
@@ -52,6 +56,8 @@ _PROPERTIES = (
 )
 """What properties begin with that matter to no file that is added."""
 _HARMLESS = tuple(name.lower() for name in _PROPERTIES)
+_SECONDS = 60.0
+"""Within which the log of the table has to be read."""
 _ASKING = ("delta.", "parquet.", "fs.", "spark.")
 """What properties begin with that Delta, or what it writes with, may heed."""
 
@@ -100,9 +106,31 @@ class DeltaVersion:
         """How many rows its files have."""
         return sum(read_json(each["stats"])["numRecords"] for each in self._added)
 
-    def has_batch(self, application: str, number: int) -> bool:
-        """Whether the table has a batch, or a later one."""
-        return bool(self._transaction.txnVersion(application) >= number)
+    def has_batch(self, application: str, number: int, *, own: int | None) -> bool:
+        """Whether the table has a batch, or a later one.
+
+        Args:
+            application: The id of the query.
+            number: Of its batch.
+            own: The version that has the batch before, if this process has committed it.
+
+        Raises:
+            StorageError: the log of the table cannot be read (subclasses).
+        """
+        # As `txnVersion` does: with a version in between that tells of this query, this one cannot be committed.
+        self._transaction.readTxn().addOne(application)
+        read = self._transaction.readVersion()
+        if read == own:
+            return False
+        # `txnVersion` would have a job of Spark tell, which takes seconds in one that has just begun.
+        place = parse_location(self._table)
+        log = read_table_log(open_storage(place), place, deadline=Deadline.after(_SECONDS), commits_max=1)
+        if log is None:
+            return False
+        if isinstance(log, Damage) or log.unknown is not None or log.newest_version < read:
+            return bool(self._transaction.txnVersion(application) >= number)
+        known = log.transactions.get(application)
+        return known is not None and known.version >= number
 
     def make_folder(self) -> None:
         """Have a folder for its files, with the rights that Hadoop gives one."""
@@ -119,8 +147,8 @@ class DeltaVersion:
         written = self._transaction.writeFiles(rows._jdf)  # noqa: SLF001
         self.add_files([written.apply(at).json() for at in range(written.size())])
 
-    def commit(self, application: str, number: int) -> None:
-        """Make it a version of the table, as Delta's own sink would.
+    def commit(self, application: str, number: int) -> int:
+        """Make it a version of the table, as Delta's own sink would; its number.
 
         Args:
             application: The id of the query.
@@ -135,7 +163,8 @@ class DeltaVersion:
         update = getattr(self._delta, "DeltaOperations$StreamingUpdate")
         operation = update(append, application, number, self._jvm.scala.Option.empty())
         actions: list[Mapping[str, Any]] = [mark, *({"add": each} for each in self._added)]
-        self._transaction.commit(self._jvm.PythonUtils.toSeq([self._read_action(each) for each in actions]), operation)
+        made = self._jvm.PythonUtils.toSeq([self._read_action(each) for each in actions])
+        return int(self._transaction.commit(made, operation))
 
     def _count(self) -> None:
         """Tell the history of the table how much is added."""

@@ -33,6 +33,9 @@ _STATISTICS = "spark.databricks.delta.stats.collect"
 class DirectJob(Job):
     """One load of files into a Delta table."""
 
+    _own: int | None = None
+    """The version of the table that has the newest batch, once this process has committed one."""
+
     def write(self, schema: StructType) -> None:
         """Write what is not loaded yet; where the table, or the files, ask for more, Spark writes all of it."""
         if self._can_write(schema):
@@ -72,9 +75,9 @@ class DirectJob(Job):
         obstacle = version.find_obstacle()
         if obstacle is not None:
             raise RuntimeError(f"the table was changed while it was loaded: {obstacle}")
-        if not version.has_batch(self.query_id, number):
+        if not version.has_batch(self.query_id, number, own=self._own):
             rows, corrupt = self._add(version, schema, records)
-            version.commit(self.query_id, number)
+            self._own = version.commit(self.query_id, number)
             self.keep(number, rows, corrupt)
         self.keep_columns()
 
