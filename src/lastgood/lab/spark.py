@@ -30,14 +30,19 @@ _JAR_SETS = {"4.2.0": "spark"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 """The setting with what the driver's JVM is told."""
 
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""What the JVM is told that has little to do: to compile once, and not over again what is used much.
+
+With this compiler alone it would keep 48 MB of code: Spark's is more, so that it is compiled over again.
+"""
+
 SMALL_CONF: Mapping[str, str] = MappingProxyType(
     {
         "spark.master": "local[2]",
         "spark.driver.memory": "700m",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        # With this compiler alone the JVM would keep 48 MB of code: Spark's is more, so that it is compiled over again.
-        JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+        JAVA_OPTIONS: f"-XX:+UseSerialGC {QUICK_COMPILER}",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         # With Spark's and Delta's defaults (10000 and 50) vacuum and restore of a tiny table take a minute.

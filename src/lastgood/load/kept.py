@@ -30,6 +30,8 @@ class ChunkCount(JsonValue):
     """Records, also those that are not what the schema says."""
     corrupt: int
     """Of these, how many are not."""
+    parsed: int | None = None
+    """Of how many Spark had to make rows, since its tasks could not; None: nobody has counted them, it may be all."""
 
 
 def keep_spec(storage: WritableStorage, checkpoint: Location, spec: LoadSpec) -> None:

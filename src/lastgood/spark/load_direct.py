@@ -76,13 +76,13 @@ class DirectJob(Job):
         if obstacle is not None:
             raise RuntimeError(f"the table was changed while it was loaded: {obstacle}")
         if not version.has_batch(self.query_id, number, own=self._own):
-            rows, corrupt = self._add(version, schema, records)
+            found = self._add(version, schema, records)
             self._own = version.commit(self.query_id, number)
-            self.keep(number, rows, corrupt)
+            self.keep(number, *found)
         self.keep_columns()
 
-    def _add(self, version: DeltaVersion, schema: StructType, records: DataFrame) -> tuple[int, int]:
-        """Put the rows of a batch into a version: how many there are, and how many of them are corrupt."""
+    def _add(self, version: DeltaVersion, schema: StructType, records: DataFrame) -> tuple[int, int, int]:
+        """Put the rows of a batch into a version: how many there are, how many are corrupt, and were made by Spark."""
         version.make_folder()
         cached = records.persist(StorageLevel.MEMORY_AND_DISK)  # else its tasks would write once more for the lines
         try:
@@ -90,7 +90,7 @@ class DirectJob(Job):
         finally:
             cached.unpersist()
 
-    def _add_cached(self, version: DeltaVersion, schema: StructType, cached: DataFrame) -> tuple[int, int]:
+    def _add_cached(self, version: DeltaVersion, schema: StructType, cached: DataFrame) -> tuple[int, int, int]:
         ((files, lines),) = cached.agg(sf.collect_list(FILE), sf.count(LINE)).collect()
         self._require_there(files)
         version.add_files(files)
@@ -100,7 +100,7 @@ class DirectJob(Job):
             others = cached.where(sf.col(LINE).isNotNull()).select(LINE)
             version.add_rows(self.make_rows(others, schema, observation))
             rows, corrupt = rows + observation.get["rows"], observation.get["corrupt"]
-        return rows, corrupt
+        return rows, corrupt, lines
 
     def _require_there(self, told: Sequence[str]) -> None:
         """See that the driver finds what tasks have written: a machine of theirs may have another folder there."""

@@ -439,9 +439,9 @@ class Job:
             keep_spec(self.storage, self.checkpoint, self.spec)
             self.is_kept = True
 
-    def keep(self, batch: int, rows: int, corrupt: int) -> None:
-        """Note down and tell what a chunk has."""
-        keep_count(self.storage, self.checkpoint, batch, ChunkCount(rows, corrupt))
+    def keep(self, batch: int, rows: int, corrupt: int, parsed: int | None = None) -> None:
+        """Note down and tell what a chunk has, as `ChunkCount` says it."""
+        keep_count(self.storage, self.checkpoint, batch, ChunkCount(rows, corrupt, parsed))
         self.tell({"chunk": {"batch": batch, "rows": rows, "corrupt": corrupt}})
 
     def _tell_chunks(self, query: StreamingQuery, told: int) -> int:

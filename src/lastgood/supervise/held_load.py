@@ -13,7 +13,7 @@ from lastgood.frozen import dataclass
 from lastgood.ids import make_id
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
-from lastgood.load.kept import read_spec
+from lastgood.load.kept import ChunkCount, read_counts, read_spec
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import (
     PROGRAM,
@@ -86,8 +86,23 @@ class HeldLoad:
             sink=_make_sink(self.spec.table),
             quarantine=_make_sink(self.spec.quarantine),
             evolves=wanted.evolves,
+            parsed=self._estimate_parsed(spec),
             jars=tuple(map(Path, wanted.jars)),
         )
+
+    def _estimate_parsed(self, spec: LoadSpec) -> int | None:
+        """Bytes of which Spark has to make rows: of those that are left the part that it was in the chunks before.
+
+        Before the first chunk all of them; None of a table.
+        """
+        if spec.is_table:
+            return None
+        left = spec.size - (self.begun.count_bytes(spec) or 0)
+        counts = read_counts(self.storage, self.checkpoint, self.begun.chunks).values()
+        rows = sum(each.rows for each in counts)
+        if not rows:
+            return left
+        return left * sum(map(_count_parsed, counts)) // rows
 
     def find_own_rows(self) -> OwnRows:
         """Its rows in the table, of all that is committed, to be compared with its files.
@@ -113,6 +128,13 @@ class HeldLoad:
         if isinstance(own, str):
             raise LoadNotComparableError(own, "a table that tells which rows are those of the load")
         return own
+
+
+def _count_parsed(count: ChunkCount) -> int:
+    """Of how many records of a chunk Spark has made rows: of all, if nobody has counted them."""
+    if count.parsed is None:
+        return count.rows
+    return count.parsed
 
 
 def _split_table(table: str) -> tuple[str, Location]:

@@ -17,7 +17,7 @@ from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import find_default_spark, submit
+from lastgood.lab.spark import QUICK_COMPILER, find_default_spark, submit
 from lastgood.load.begun import read_end
 from lastgood.load.going_on import make_table_error
 from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError
@@ -36,6 +36,8 @@ _CONF = {
     "spark.driver.memory": "2g",
 }
 _JAVA_OPTIONS = "-XX:+UseParallelGC"  # not those of a small session: it works for as long as there is something left
+_PARSED_FEW = 64 * 1024 * 1024
+"""Bytes; of more it pays that Java finds out how Spark makes rows of them quickly, though it begins the later."""
 _POSTGRESQL, _DRIVER = "jdbc:postgresql:", "postgresql"
 """Of which database the driver comes by itself, and in which set of JVM parts."""
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -87,6 +89,8 @@ class LoadQuestion:
     """Where records go that are not what the schema says; None: as the mode says."""
     evolves: bool
     """Whether it may get some now."""
+    parsed: int | None = None
+    """Bytes of which Spark has to make rows, as far as that can be told."""
     jars: tuple[Path, ...] = ()
     """JVM parts of the user's, such as the driver of a database."""
     own: OwnRows | None = None
@@ -208,7 +212,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
                 java=java,
                 jars=jars,
                 conf=conf,
-                java_options=_JAVA_OPTIONS,
+                java_options=choose_java_options(question.parsed),
                 output=output,
             )
         with child:
@@ -219,6 +223,13 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         if error["kind"] == "failed":
             error = _explain_lack(log) or error
         raise make_load_error(error, f"see {log}; the same command goes on from there")
+
+
+def choose_java_options(parsed: int | None) -> str:
+    """How the JVM compiles: once, where it begins the sooner by that, and has little to make rows of."""
+    if parsed is None or parsed > _PARSED_FEW:
+        return _JAVA_OPTIONS
+    return f"{_JAVA_OPTIONS} {QUICK_COMPILER}"
 
 
 def _explain_lack(log: Path) -> Mapping[str, str] | None:
