@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -24,7 +24,7 @@ from lastgood.planning.plan import Plan
 from lastgood.spark.load_session import give_chunks, require_session, run_in_session
 from lastgood.storage.reading import parse_location
 from lastgood.supervise.held_load import hold_chunks
-from lastgood.supervise.load_driver import SPARK_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
+from lastgood.supervise.load_driver import SPARKS_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
 
 if TYPE_CHECKING:
     from lastgood.spark.load_chunks import Chunk
@@ -150,9 +150,9 @@ def load(
         LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
         LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
-    session = require_session(spark, SPARK_OF_LOADS)
+    session = require_session(spark, SPARKS_OF_LOADS)
     cores = session.sparkContext.defaultParallelism
-    wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores)
+    wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores, is_in_session=True)
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
         del say
@@ -207,7 +207,7 @@ def chunks(
         LoadFailedError: Spark ended with an error.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
-    session = require_session(spark, SPARK_OF_LOADS)
+    session = require_session(spark, SPARKS_OF_LOADS)
     if not _NAME.fullmatch(name):
         raise UsageError("the name is none for a job", found=name, expected="letters, digits, _ and -, 60 at most")
     if ledger is not None and not is_ledger_url(ledger):
@@ -219,7 +219,8 @@ def chunks(
         found = "starting_version" if wanted.quarantine is None else "quarantine"
         raise UsageError("chunks know no such option", found=found)
     checkpoint = wanted.checkpoint or str(platformdirs.user_data_path("lastgood") / "jobs" / name)
-    wanted = replace(wanted, checkpoint=checkpoint, cores=session.sparkContext.defaultParallelism)
+    cores = session.sparkContext.defaultParallelism
+    wanted = replace(wanted, checkpoint=checkpoint, cores=cores, is_in_session=True)
     if isinstance(files, str | Sequence):
         return _take_chunks(session, [files] if isinstance(files, str) else files, name, wanted, ledger)
     if files.isStreaming:
@@ -275,7 +276,11 @@ def _take_chunks(
         if held.is_whole:
             return
         question = held.ask(unpack_files(held.spec, lambda _: None), wanted).to_question()
-        yield from give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON), frame)
+        handed = give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON), frame)
+        with closing(handed):
+            for chunk in handed:
+                held.check()
+                yield chunk
 
 
 def _start_recorder(session: Any, ledger: str | None) -> AbstractContextManager[object]:

@@ -24,6 +24,7 @@ from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import (
     ExclusiveCreateUnsupportedError,
     HdfsWriter,
+    LocalWriter,
     MarkingWriter,
     MoveRefusedError,
     S3Writer,
@@ -143,6 +144,27 @@ def test_a_file_is_copied_overwrites_nothing_and_stays(place: Place) -> None:
     for source, target in (("state/0/1.delta", "rebuilt/deep/1.delta"), ("gone", "other")):
         with pytest.raises(MoveRefusedError):
             place.storage.copy(place.root / source, place.root / target)
+
+
+def test_a_folder_moves_also_after_it_was_killed_between_two_files_or_within_one(place: Place) -> None:
+    for name in ("metadata", "offsets/0", "offsets/1", "commits/0"):
+        place.storage.write(place.root / "chk" / name, name.encode())
+    if not isinstance(place.storage, LocalWriter):
+        place.storage.move(place.root / "chk/metadata", place.root / "kept/metadata")
+        place.storage.copy(place.root / "chk/offsets/0", place.root / "kept/offsets/0")
+    place.storage.move_folder(place.root / "chk", place.root / "kept")
+    assert list(place.storage.walk(place.root / "chk") or ()) == []
+    moved = {each.name for each in place.storage.walk(place.root / "kept") or ()}
+    assert moved == {"metadata", "offsets/0", "offsets/1", "commits/0"}
+    assert place.storage.read(place.root / "kept/offsets/1", limit=100) == b"offsets/1"
+
+
+def test_a_folder_that_moves_overwrites_nothing(place: Place) -> None:
+    place.storage.write(place.root / "chk/metadata", b"ours")
+    place.storage.write(place.root / "kept/metadata", b"another's")
+    with pytest.raises(MoveRefusedError):
+        place.storage.move_folder(place.root / "chk", place.root / "kept")
+    assert place.storage.read(place.root / "chk/metadata", limit=100) == b"ours"
 
 
 def test_an_empty_file_moves(place: Place) -> None:

@@ -162,8 +162,8 @@ def load(
     A load is a streaming query of Spark over ranges of the files, on a checkpoint of its own: a chunk and how far the
     load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
     reader makes of the whole files, which are read in the order in which they are named, from any storage; the table
-    lies on a disk of this machine. Of one folder, named instead, its files are read by their names; the same command
-    loads those that came since.
+    lies on a disk of this machine, or a Delta table on S3. Of one folder, named instead, its files are read by their
+    names; the same command loads those that came since.
 
     CSV, JSON lines and text are in UTF-8, CSV also in ISO-8859-1 or US-ASCII (--option encoding=ISO-8859-1), each
     record a line. With --option multiLine=true records of CSV may have line ends within quotes, if these are regular:
@@ -192,13 +192,14 @@ def load(
     stands in LASTGOOD_JDBC_PASSWORD. With --starting-version what the versions of a Delta table added is read, from
     that one on.
 
-    Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
-    and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
-    output.
+    Spark runs in this Python, on all cores of this machine, and has to be 4.2; 4.3 loads folders of Parquet. On a
+    terminal a bar shows bytes, rate and time left; with --format json each chunk is a line of JSON on standard error,
+    and the end is one on standard output.
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
     lastgood load /lake/raw --starting-version 12 --to delta:/lake/orders
+    lastgood load s3a://in/orders.csv --to delta:s3a://lake/orders --infer-schema --option header=true
     lastgood load jdbc:postgresql://db/shop --option dbtable=orders --order-by id --to delta:/lake/orders
     lastgood load s3a://in/1.jsonl s3a://in/2.jsonl --to file:/lake/events --schema 'id BIGINT' --mode failfast
 

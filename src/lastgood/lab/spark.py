@@ -26,6 +26,8 @@ SPARK_VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The releases that `provide_spark` can make."""
 
 _JAR_SETS = {"4.2.0": "spark"}
+SPARKS_WITH_JARS = tuple(_JAR_SETS)
+"""The releases of which the JVM parts are known that add Kafka and Delta."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 """The setting with what the driver's JVM is told."""

@@ -129,7 +129,13 @@ def make_table_error(found: str) -> InputChangedError:
 
 def _take_on(begun: LoadSpec, asked: LoadSpec, files: Iterable[InputFile]) -> LoadSpec:
     """What is asked for, with what was found out of it when it began."""
-    return replace(asked, columns=begun.columns, columns_at_first=begun.columns_at_first, files=tuple(files))
+    return replace(
+        asked,
+        columns=begun.columns,
+        columns_at_first=begun.columns_at_first,
+        chunk=begun.chunk,
+        files=tuple(files),
+    )
 
 
 def _list_newest(files: Sequence[InputFile]) -> Iterator[tuple[int, InputFile]]:

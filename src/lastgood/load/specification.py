@@ -207,8 +207,17 @@ class LoadSpec(JsonValue):
     quarantine: str | None = None
     """`delta:LOCATION`, where records go that are not what the schema says, and not into the table; None: as the mode
     says."""
+    chunk: int | None = None
+    """What it reads at a time, where it may go on on another machine: then all cut it alike; None: as it goes on."""
     may_have_grown: bool = False
     """Whether a table may have rows behind the last bound."""
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark opens what is read: to find the columns of files, or as a table of files."""
+        if self.is_table:
+            return self.form not in (LoadFormat.JDBC, LoadFormat.FRAME)
+        return self.schema is None and self.form in (LoadFormat.CSV, LoadFormat.JSONL)
 
     @property
     def size(self) -> int:

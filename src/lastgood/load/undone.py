@@ -9,7 +9,7 @@ from lastgood.ids import is_id
 from lastgood.load.kept import COUNTS, SPEC, locate_kept, read_note
 from lastgood.load.specification import LoadDiffersError
 from lastgood.storage.reading import Location, Storage
-from lastgood.storage.writing import LocalWriter
+from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, make_form
 
 _UNDOING = "undo.json"
@@ -37,7 +37,7 @@ class Undoing(JsonValue):
             raise ValueError(f"{self.id!r} is no id")
 
 
-def keep_undoing(storage: LocalWriter, checkpoint: Location, undoing: Undoing) -> None:
+def keep_undoing(storage: WritableStorage, checkpoint: Location, undoing: Undoing) -> None:
     """Note down that it is being taken back, before anything of it is.
 
     Raises:
@@ -81,7 +81,7 @@ def require_not_undone(storage: Storage, checkpoint: Location) -> None:
         )
 
 
-def put_aside(storage: LocalWriter, checkpoint: Location, undoing: Undoing) -> Location:
+def put_aside(storage: WritableStorage, checkpoint: Location, undoing: Undoing) -> Location:
     """Move all that was noted of a load, and its checkpoint, to where it is kept; goes on where it was interrupted.
 
     Raises:

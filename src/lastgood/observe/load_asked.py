@@ -15,7 +15,7 @@ from lastgood.load.specification import (
     choose_form,
     require_known_options,
 )
-from lastgood.observe.load_options import LoadOptions, require_here
+from lastgood.observe.load_options import IN_SESSION, LoadOptions, is_reached, require_reached
 from lastgood.observe.table_asked import JDBC, look_at_table, name_tables
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, open_storage, parse_location
@@ -23,7 +23,6 @@ from lastgood.storage.reading import Location, open_storage, parse_location
 _NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
 """Of these Spark need not look for the columns."""
 _HAS_CORRUPT = (LoadFormat.CSV, LoadFormat.JSONL)
-_WRITES_HERE = "a load writes to a disk of this machine so far"
 
 
 def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[list[str], str]:
@@ -47,8 +46,17 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         )
     if wanted.is_table and find_traits(kind).marking is None:
         raise UsageError("rows of a table go into a table that knows batches", found=to, expected="delta:LOCATION")
-    require_here(parse_location(place), _WRITES_HERE, "a path")
+    _require_place(parse_location(place), kind, wanted)
     return inputs, f"{kind}:{parse_location(place)}"
+
+
+def _require_place(place: Location, kind: str, wanted: LoadOptions) -> None:
+    """See that a table can lie there."""
+    require_reached(place, wanted)
+    if place.scheme != "file" and find_traits(kind).marking is None:
+        raise UsageError(
+            "a table on an object store is one that knows batches", found=f"{kind}:{place}", expected="delta:LOCATION"
+        )
 
 
 def find_quarantine(table: str, wanted: LoadOptions) -> str | None:
@@ -70,7 +78,8 @@ def find_quarantine(table: str, wanted: LoadOptions) -> str | None:
     if wanted.mode is not ParseMode.PERMISSIVE:
         found = f"--quarantine and --mode {wanted.mode.value}"
         raise UsageError("two options contradict each other", found=found, expected="one")
-    require_here(parse_location(place), _WRITES_HERE, "a path")
+    if parse_location(place).scheme != "file":
+        raise UsageError("records go apart into a table on a disk of this machine", found=place, expected="delta:PATH")
     quarantine = f"{kind}:{parse_location(place)}"
     if quarantine == table:
         raise UsageError("records go apart into a table of their own", found=quarantine, expected="another one")
@@ -88,7 +97,7 @@ def find_inputs(files: Sequence[str], wanted: LoadOptions) -> list[str]:
         UsageError: a location or an option cannot be what was meant.
     """
     if wanted.checkpoint is not None:
-        require_here(parse_location(wanted.checkpoint), _WRITES_HERE, "a path")
+        require_reached(parse_location(wanted.checkpoint), wanted)
     if wanted.is_table:
         return name_tables(files, wanted)
     _require_no_table(files, wanted)
@@ -136,9 +145,9 @@ def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: L
     if wanted.is_table:
         return look_at_table(named[0], table, wanted)
     locations = list(map(parse_location, named))
-    far = [each for each in locations if each.scheme != "file"]
+    far = [each for each in locations if not is_reached(each, wanted)]
     if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) not in _NEEDS_NO_SCHEMA:
-        require_here(far[0], "Spark finds the columns of files of this machine only", "--schema DDL")
+        require_reached(far[0], wanted, next=f"--schema DDL added to the same command; or {IN_SESSION}")
     inputs, folder = _list_inputs(locations, wanted)
     form = choose_form([str(each) for each in inputs], wanted.form)
     quarantine = find_quarantine(table, wanted)

@@ -8,7 +8,12 @@ from dataclasses import field
 from lastgood.errors import UsageError
 from lastgood.frozen import dataclass
 from lastgood.load.specification import ParseMode
+from lastgood.storage.location import find_storage_kind
 from lastgood.storage.reading import Location
+
+_REACHED = ("file", "s3")
+"""Kinds of storages to which a Spark gets that a load starts itself."""
+IN_SESSION = "lastgood.spark.load in a session that reaches it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class LoadOptions:
     """JVM parts for Spark, such as the driver of a database."""
     ledger: str | None = None
     """Gets where the chunks end once everything is loaded: URL or path; None: that of `LASTGOOD_LEDGER`, if any."""
+    is_in_session: bool = False
+    """Whether a Spark loads that is there already, and reaches what it was told how to reach."""
     frame: str | None = None
     """The name under which a program hands over what is read; None: it is named by where it lies."""
 
@@ -57,16 +64,26 @@ class LoadOptions:
         return self.order_by is not None or self.starting_version is not None
 
 
-def require_here(location: Location, sentence: str, expected: str) -> None:
-    """See that Spark gets there with what this machine has installed.
+def is_reached(location: Location, wanted: LoadOptions) -> bool:
+    """Whether the Spark that loads gets to a storage."""
+    return wanted.is_in_session or find_storage_kind(location.scheme).scheme in _REACHED
+
+
+def require_reached(location: Location, wanted: LoadOptions, next: str = IN_SESSION) -> None:  # noqa: A002
+    """See that Spark gets to where it reads or writes itself.
 
     Args:
-        location: Where it reads or writes.
-        sentence: What is said where it does not.
-        expected: What was expected there.
+        location: Where that is.
+        wanted: How is loaded.
+        next: What is to be done where it does not.
 
     Raises:
-        UsageError: it does not.
+        UsageError: a Spark of our own does not.
     """
-    if location.scheme != "file":
-        raise UsageError(sentence, found=str(location), expected=expected)
+    if not is_reached(location, wanted):
+        raise UsageError(
+            "a load does not reach this storage by itself",
+            found=str(location),
+            expected="a path, or s3a://BUCKET/PATH",
+            next=next,
+        )

@@ -17,7 +17,7 @@ from lastgood.load.specification import (
     ParseMode,
     require_known_options,
 )
-from lastgood.observe.load_options import LoadOptions, require_here
+from lastgood.observe.load_options import LoadOptions, require_reached
 from lastgood.redaction import redact
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.storage.parallel import Deadline
@@ -25,7 +25,6 @@ from lastgood.storage.reading import Location, open_storage, parse_location
 
 JDBC = "jdbc:"
 _SECONDS = 60.0
-_READS_HERE = "a table is read from a disk of this machine so far"
 
 
 def name_tables(named: Sequence[str], wanted: LoadOptions) -> list[str]:
@@ -42,7 +41,7 @@ def name_tables(named: Sequence[str], wanted: LoadOptions) -> list[str]:
     (table,) = named
     if not table.startswith(JDBC):
         location = parse_location(table)
-        require_here(location, _READS_HERE, "a path")
+        require_reached(location, wanted)
         return [str(location)]
     if redact(table) != table:
         raise UsageError(

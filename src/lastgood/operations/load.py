@@ -89,7 +89,8 @@ def load(
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
-            run(question, Follower(storage, checkpoint, spec, tell).take, say)
+            run(question, Follower(storage, checkpoint, spec, tell, held.check).take, say)
+            held.require_all_there()
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
         if spec.is_table:
             new = counts.keys() - set(begun.chunks)

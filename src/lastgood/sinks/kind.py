@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.evidence import Sink
     from lastgood.storage.reading import Location, Storage
-    from lastgood.storage.writing import LocalWriter
+    from lastgood.storage.writing import WritableStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +137,14 @@ class SinkKind:
     """Gives access to what it claims."""
     find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
     """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
+    find_lost_batch: Callable[[Storage, Location, str, int], int | None] | None = None
+    """A batch, up to one, that a query has put into one, and that is not there any more; None: of this kind never."""
     count_rows: Callable[[Storage, Location, str, int], int | None] | None = None
     """How many rows a batch of a query has put into one; None if its log does not tell (any more)."""
-    take_out: Callable[[LocalWriter, Location, str, str, int], TakenOut | str] | None = None
+    take_out: Callable[[WritableStorage, Location, str, str, int], TakenOut | str] | None = None
     """Takes all rows of a query out of one, on behalf of who has an id, at a time, and once however often it is called;
     or why that cannot be done. None: of this kind never."""
-    reserve: Callable[[LocalWriter, Location, Location, int | None], str | None] | None = None
+    reserve: Callable[[WritableStorage, Location, Location, int | None], str | None] | None = None
     """Keeps one for the query of a checkpoint, whose newest plan is that batch; or why it cannot be its own.
 
     None: it may be that of several.

@@ -22,6 +22,7 @@ from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_job import Job
 from lastgood.spark.load_source import NAME
 from lastgood.spark.piece_files import CODECS, FILE
+from lastgood.storage.reading import parse_location
 
 _CODEC = "spark.sql.parquet.compression.codec"
 _ENCRYPTION = "parquet.crypto.factory.class"
@@ -48,7 +49,8 @@ class DirectJob(Job):
         are_readable = "columns" in self.make_options(schema)
         is_encrypted = self._hadoop.get(_ENCRYPTION) or self.spark.conf.get(_ENCRYPTION, "")
         has_statistics = self.spark.conf.get(_STATISTICS, "true") == "true"
-        if not are_readable or is_encrypted or not has_statistics:
+        is_here = parse_location(self.question["sink"]["location"]).scheme == "file"
+        if not are_readable or not is_here or is_encrypted or not has_statistics:
             return False
         if self._codec not in CODECS or find_release(self.spark) not in PROVEN:
             return False

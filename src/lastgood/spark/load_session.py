@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import LastgoodError, UsageError
@@ -72,7 +72,7 @@ def give_chunks(
     name: str,
     fail: Callable[[Mapping[str, str]], LastgoodError],
     frame: Any = None,
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """The chunks of a job that nobody is done with yet.
 
     Args:
@@ -99,12 +99,12 @@ def give_chunks(
         raise fail(explain_failure(error)) from error
 
 
-def require_session(session: Any, version: str) -> Any:
+def require_session(session: Any, versions: Sequence[str]) -> Any:
     """The session that is meant, of which a load is possible.
 
     Args:
         session: One; None: the active one.
-        version: What its version has to begin with.
+        versions: Of which one its version has to be, such as `4.2`.
 
     Raises:
         UsageError: there is none, it is one of Spark Connect, or another Spark.
@@ -118,6 +118,7 @@ def require_session(session: Any, version: str) -> Any:
         raise UsageError(
             "a load needs a classic session", found="one of Spark Connect", next="lastgood load, as a command"
         )
-    if not found.version.startswith(version):
-        raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=f"Spark {version}x")
+    if not found.version.startswith(tuple(f"{each}." for each in versions)):
+        expected = f"Spark {' or '.join(versions)}"
+        raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=expected)
     return found

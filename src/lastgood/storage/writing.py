@@ -92,6 +92,15 @@ class WritableStorage(Storage, Protocol):
             MoveRefusedError: there is no such file, or something has the new name; nothing was done.
         """
 
+    def move_folder(self, source: Location, target: Location) -> None:
+        """Give a folder another name on the same storage, with all that lies in it.
+
+        On a disk at once; elsewhere file by file: killed in between, the same call goes on.
+
+        Raises:
+            MoveRefusedError: something has a name that is needed.
+        """
+
     def copy(self, source: Location, target: Location) -> None:
         """Put a copy of a file, however large, where there is none on the same storage; the folders above it are made.
 
@@ -199,12 +208,7 @@ class LocalWriter(LocalStorage):
                 raise _make_in_the_way_error(target)
 
     def move_folder(self, source: Location, target: Location) -> None:
-        """Give a folder another name on the same disk, with all that lies in it, at once.
-
-        Raises:
-            MoveRefusedError: something is there.
-            StorageError: it cannot be done (subclasses).
-        """
+        """Give a folder another name; see `WritableStorage.move_folder`."""
         with _translate_write_errors(target):
             old, new = self._place(source), self._place(target, make=True)
             if _is_taken(new):
@@ -374,6 +378,23 @@ class FsspecWriter(FsspecStorage):
         """Give a file another name; see `WritableStorage.move`. It is copied, and the old one removed."""
         self.copy(source, target)
         # Safe: nothing was at the target before, and there it was just seen in its whole length.
+        self.remove(source)
+
+    def move_folder(self, source: Location, target: Location) -> None:
+        """Give a folder another name; see `WritableStorage.move_folder`."""
+        for entry in list(self.walk(source) or ()):
+            self._move_on(source / entry.name, target / entry.name)
+
+    def _move_on(self, source: Location, target: Location) -> None:
+        """Move a file, or end a move that was killed between its copy and its removal."""
+        there = self.stat(target)
+        if there is None:
+            self.move(source, target)
+            return
+        before = self.stat(source)
+        if before is None or there.size != before.size:
+            raise _make_in_the_way_error(target)
+        # Safe: a file of this name and length lies where only this move puts one, and it was put there whole.
         self.remove(source)
 
     def copy(self, source: Location, target: Location) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.errors import UsageError
 from lastgood.frozen import dataclass
 from lastgood.ids import make_id
+from lastgood.journal.lease import Lease
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.kept import ChunkCount, read_counts, read_spec
@@ -26,13 +29,13 @@ from lastgood.load.specification import (
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
 from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load
 from lastgood.observe.load_options import LoadOptions
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.sinks.kind import OwnRows, TakenOut
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import LocalWriter
-from lastgood.supervise.load_driver import LoadQuestion, LoadSink
+from lastgood.storage.writing import WritableStorage, open_writable
+from lastgood.supervise.load_driver import LoadFailedError, LoadQuestion, LoadSink
+from lastgood.supervise.load_hold import check_lease, hold_alone
 
 CHUNK_LEAST = 128 * 1024 * 1024
 """Bytes; a smaller one costs more than it reads."""
@@ -59,6 +62,42 @@ class HeldLoad:
     """Of the checkpoint."""
     spec: LoadSpec
     begun: Begun
+    lease: Lease | None = None
+    """By which other machines know that somebody works on it; None where only this one reaches it."""
+
+    def check(self) -> None:
+        """See that it is still held.
+
+        Raises:
+            CheckpointHeldError: another machine has taken it over, since nothing was heard of this one.
+            StorageError: that cannot be told now (subclasses).
+        """
+        if self.lease is not None:
+            check_lease(self.lease, self.checkpoint)
+
+    def require_all_there(self) -> None:
+        """See that a table of which storage and writers keep no two apart has each chunk that is committed.
+
+        Raises:
+            LoadFailedError: it has not.
+            StorageError: its log cannot be read (subclasses).
+        """
+        find = SINK_KINDS[self.kind].find_lost_batch
+        if self.place is None or self.place.scheme == "file" or find is None:
+            return
+        found = read_checkpoint(self.storage, self.checkpoint)
+        if not isinstance(found.query, QueryMetadata) or found.last_committed is None:
+            return
+        lost = find(open_storage(self.place), self.place, found.query.query_id, found.last_committed)
+        if lost is not None:
+            raise LoadFailedError(
+                "a chunk that was committed is not in the table",
+                subject=self.spec.table,
+                found=f"no version of batch {lost}: somebody else has written another one in its place, or removed it",
+                expected="one of each",
+                effect="its rows are lost",
+                next="--undo added to the same command takes the load back, to load it anew while nobody else writes",
+            )
 
     @property
     def kind(self) -> str:
@@ -82,7 +121,7 @@ class HeldLoad:
         return LoadQuestion(
             spec=spec,
             checkpoint=str(self.checkpoint),
-            chunk=choose_chunk(spec, wanted),
+            chunk=spec.chunk or choose_chunk(spec, wanted),
             sink=_make_sink(self.spec.table),
             quarantine=_make_sink(self.spec.quarantine),
             evolves=wanted.evolves,
@@ -206,7 +245,7 @@ def _read_known(checkpoint: Location) -> LoadSpec | None:
 def _hold(
     name: str, place: Location | None, checkpoint: Location, asked: LoadSpec, wanted: LoadOptions
 ) -> Iterator[HeldLoad]:
-    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+    with hold_alone(checkpoint) as lease:
         storage = open_storage(checkpoint)
         spec, begun = find_begun(
             storage,
@@ -216,7 +255,28 @@ def _hold(
             reprocessed=[str(parse_location(each)) for each in wanted.reprocessed],
             evolves=wanted.evolves,
         )
-        yield HeldLoad(name=name, place=place, checkpoint=checkpoint, storage=storage, spec=spec, begun=begun)
+        if lease is not None:
+            spec = _keep_chunk(spec, wanted)
+        yield HeldLoad(
+            name=name, place=place, checkpoint=checkpoint, storage=storage, spec=spec, begun=begun, lease=lease
+        )
+
+
+def _keep_chunk(spec: LoadSpec, wanted: LoadOptions) -> LoadSpec:
+    """The load with the size of its chunks, which it keeps: so one who wakes up late plans what was planned since.
+
+    Raises:
+        UsageError: another size is asked for.
+    """
+    asked = wanted.chunk_rows if spec.order_by is not None else wanted.chunk
+    if spec.chunk is not None and asked not in (None, spec.chunk):
+        raise UsageError(
+            "a load whose checkpoint lies on an object store keeps the size of its chunks",
+            found=str(asked),
+            expected=str(spec.chunk),
+            effect="nothing was read or written",
+        )
+    return replace(spec, chunk=spec.chunk or choose_chunk(spec, wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +285,7 @@ class LoadToUndo:
 
     name: str
     checkpoint: Location
-    storage: LocalWriter
+    storage: WritableStorage
     """Of the checkpoint."""
     table: str
     quarantine: str | None
@@ -249,7 +309,7 @@ class LoadToUndo:
             return TakenOut(None, None)
         take_out = SINK_KINDS[kind].take_out
         assert take_out is not None  # else it is no table for a load
-        found = take_out(LocalWriter(root=place), place, undoing.query_id, undoing.id, undoing.at_ms)
+        found = take_out(open_writable(place), place, undoing.query_id, undoing.id, undoing.at_ms)
         if isinstance(found, str):
             raise LoadUndoRefusedError(
                 "the rows of the load cannot be taken out of the table",
@@ -281,8 +341,8 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
     located = _locate_load(files, to, wanted)
     checkpoint, table = located.checkpoint, located.table
     quarantine = find_quarantine(table, wanted)
-    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
-        storage = LocalWriter(root=checkpoint)
+    with hold_alone(checkpoint):
+        storage = open_writable(checkpoint)
         undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
         if undoing is None or spec is not None:  # which is there until its rows are out
             _require_begun(spec, located.inputs, table, quarantine)

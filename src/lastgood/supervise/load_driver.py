@@ -17,20 +17,21 @@ from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.frozen import dataclass
 from lastgood.lab.jars import fetch_jars
-from lastgood.lab.spark import QUICK_COMPILER, find_default_spark, submit
+from lastgood.lab.s3a import is_on_s3, make_s3a_conf
+from lastgood.lab.spark import QUICK_COMPILER, SPARKS_WITH_JARS, SparkEnvironment, find_default_spark, submit
 from lastgood.load.begun import read_end
 from lastgood.load.going_on import make_table_error
 from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError
 from lastgood.notes import read_json
-from lastgood.process.java import find_java
+from lastgood.process.java import Java, find_java
 from lastgood.process.told import find_last_line, follow
 from lastgood.sinks.kind import OwnRows
-from lastgood.storage.reading import Location, Storage
+from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.values import JsonValue
 
 _JOB = Path(lastgood.spark.__file__).parent / "load_main.py"
-SPARK_OF_LOADS = "4.2."
-"""The Spark of which it was shown that a load gives the rows that its own readers give."""
+SPARKS_OF_LOADS = ("4.2", "4.3")
+"""Those of which it was shown that a load gives the rows that their own readers give."""
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
@@ -40,6 +41,8 @@ _PARSED_FEW = 64 * 1024 * 1024
 """Bytes; of more it pays that Java finds out how Spark makes rows of them quickly, though it begins the later."""
 _POSTGRESQL, _DRIVER = "jdbc:postgresql:", "postgresql"
 """Of which database the driver comes by itself, and in which set of JVM parts."""
+_S3A = "s3a"
+"""The set of JVM parts with which Spark reaches S3."""
 _CLASS_PATH = "spark.driver.extraClassPath"
 """Java looks for the driver of a database here alone, if its class is not named."""
 
@@ -96,6 +99,13 @@ class LoadQuestion:
     own: OwnRows | None = None
     """Its rows in the table, where they are to be compared with its files and nothing is to be loaded."""
 
+    def list_places(self) -> list[Location]:
+        """Where Spark itself reads or writes; our own source, which reads the other files, gets to them without it."""
+        places = [self.checkpoint, *(each.location for each in (self.sink, self.quarantine) if each is not None)]
+        if self.spec.is_read_by_spark:
+            places += [each.location for each in self.spec.files]
+        return list(map(parse_location, places))
+
     def to_question(self) -> dict[str, Any]:
         """What it reads."""
         own = {} if self.own is None else {"own": self.own.to_json()}
@@ -136,13 +146,20 @@ class Follower:
     checkpoint: Location
     spec: LoadSpec
     tell: Callable[[LoadProgress], None]
+    check: Callable[[], None]
+    """Raises an error if the load is not ours any more."""
     size: int = 0
     """Of all that is loaded, as the job has found it when it began."""
     rows: int = 0
     chunks: int = 0
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Pass on that a chunk is committed."""
+        """Pass on that a chunk is committed.
+
+        Raises:
+            CheckpointHeldError: another machine has gone on with the load.
+        """
+        self.check()
         if "began" in told:
             self.size = told["began"]["size"]
         if "chunk" not in told:
@@ -176,18 +193,10 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
-    if not environment.version.startswith(SPARK_OF_LOADS):
-        raise ExtraMissingError(extra="spark", module="pyspark 4.2", needed_for="lastgood load")
-    jars: tuple[Path, ...] = ()
-    formats = {question.spec.form.value, "" if question.sink is None else question.sink.format}
-    if LoadFormat.DELTA.value in formats and environment.jar_set is not None:
-        jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
-    drivers = list(question.jars)
-    if question.spec.files[0].location.startswith(_POSTGRESQL):
-        drivers += fetch_jars([_DRIVER], java=java, progress=say)[_DRIVER]
-    conf = dict(_CONF)
-    if drivers:
-        conf[_CLASS_PATH] = os.pathsep.join(map(str, [*jars, *drivers]))
+    if not environment.version.startswith(tuple(f"{each}." for each in SPARKS_OF_LOADS)):
+        module = f"pyspark {' or '.join(SPARKS_OF_LOADS)}"
+        raise ExtraMissingError(extra="spark", module=module, needed_for="lastgood load")
+    jars, conf = _collect_parts(question, environment, java, say)
     log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
     refused: list[Mapping[str, str]] = []
 
@@ -223,6 +232,33 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         if error["kind"] == "failed":
             error = _explain_lack(log) or error
         raise make_load_error(error, f"see {log}; the same command goes on from there")
+
+
+def _collect_parts(
+    question: LoadQuestion, environment: SparkEnvironment, java: Java, say: Callable[[str], None]
+) -> tuple[tuple[Path, ...], Mapping[str, str]]:
+    """The JVM parts that the job needs, and the settings of its Spark."""
+    jars: tuple[Path, ...] = ()
+    conf = dict(_CONF)
+    formats = {question.spec.form.value, "" if question.sink is None else question.sink.format}
+    if LoadFormat.DELTA.value in formats:
+        if environment.jar_set is None:
+            raise UsageError(
+                "Delta is not known here for this Spark",
+                found=f"pyspark {environment.version}",
+                expected=f"pyspark {' or '.join(SPARKS_WITH_JARS)}",
+                next=f"pip install pyspark=={SPARKS_WITH_JARS[-1]}; or --to file:FOLDER",
+            )
+        jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
+    if any(map(is_on_s3, question.list_places())):
+        jars += fetch_jars([_S3A], java=java, progress=say)[_S3A]
+        conf.update(make_s3a_conf(os.environ))
+    drivers = list(question.jars)
+    if question.spec.files[0].location.startswith(_POSTGRESQL):
+        drivers += fetch_jars([_DRIVER], java=java, progress=say)[_DRIVER]
+    if drivers:
+        conf[_CLASS_PATH] = os.pathsep.join(map(str, [*jars, *drivers]))
+    return jars, conf
 
 
 def choose_java_options(parsed: int | None) -> str:

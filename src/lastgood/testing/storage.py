@@ -187,6 +187,10 @@ class FaultyWriter:
         """See `WritableStorage.move`."""
         self._change(source, f"move {source} {target}", lambda: self._storage.move(source, target))
 
+    def move_folder(self, source: Location, target: Location) -> None:
+        """See `WritableStorage.move_folder`."""
+        self._change(source, f"move {source} {target}", lambda: self._storage.move_folder(source, target))
+
     def copy(self, source: Location, target: Location) -> None:
         """See `WritableStorage.copy`."""
         self._change(target, f"copy {source} {target}", lambda: self._storage.copy(source, target))

@@ -48,8 +48,9 @@ def file(tmp_path: Path) -> Path:
         ("iceberg:t", LoadOptions(), "the table is not understood"),
         ("t", LoadOptions(), "the table is not understood"),
         ("delta:", LoadOptions(), "the table is not understood"),
-        ("delta:s3a://lake/t", LoadOptions(), "a load writes to a disk of this machine so far"),
-        ("delta:t", LoadOptions(checkpoint="s3a://lake/chk"), "a load writes to a disk of this machine so far"),
+        ("delta:gs://lake/t", LoadOptions(), "a load does not reach this storage by itself"),
+        ("file:s3a://lake/t", LoadOptions(), "a table on an object store is one that knows batches"),
+        ("delta:t", LoadOptions(checkpoint="gs://lake/chk"), "a load does not reach this storage by itself"),
         ("delta:t", LoadOptions(schema="a int", infers=True), "two options contradict each other"),
         (
             "file:t",
@@ -70,6 +71,11 @@ def file(tmp_path: Path) -> Path:
         ("delta:t", LoadOptions(order_by="id", schema="id INT"), "an option is not for tables"),
         ("file:t", LoadOptions(quarantine="delta:q"), "records go apart into tables that know batches"),
         ("delta:t", LoadOptions(quarantine="q"), "records go apart into tables that know batches"),
+        (
+            "delta:t",
+            LoadOptions(quarantine="delta:s3a://lake/q"),
+            "records go apart into a table on a disk of this machine",
+        ),
         ("delta:t", LoadOptions(quarantine="delta:t"), "records go apart into a table of their own"),
         ("delta:t", LoadOptions(quarantine="delta:q", mode=ParseMode.FAILFAST), "two options contradict each other"),
         ("delta:t", LoadOptions(quarantine="delta:q", form="text"), "files of this kind have no broken records"),
@@ -97,7 +103,7 @@ def test_files_are_named_once_and_their_columns_told_where_spark_cannot_find_the
     for files, sentence in (
         ([], "no file is named"),
         ([str(file), f"file://{file}"], "a file is named twice"),
-        (["s3a://lake/a.csv"], "Spark finds the columns of files of this machine only"),
+        (["gs://lake/a.csv"], "a load does not reach this storage by itself"),
     ):
         with pytest.raises(UsageError) as refused:
             load(files, f"delta:{file.parent}/t")
@@ -111,7 +117,7 @@ def test_files_are_named_once_and_their_columns_told_where_spark_cannot_find_the
         (["jdbc:h2:mem"], LoadOptions(order_by="id"), "the table of the database is not named"),
         (["jdbc:h2:mem"], LoadOptions(order_by="id", form="delta"), "how the table is kept is told twice"),
         (["jdbc:h2:mem", "t"], LoadOptions(order_by="id"), "one table is loaded at a time"),
-        (["s3a://lake/t"], LoadOptions(order_by="id"), "a table is read from a disk of this machine so far"),
+        (["gs://lake/t"], LoadOptions(order_by="id"), "a load does not reach this storage by itself"),
         (
             ["jdbc:postgresql://db/shop?password=geh3im"],
             LoadOptions(order_by="id", options={"dbtable": "t"}),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.delta.sink import DeltaSink
     from lastgood.storage.reading import Location, Storage
-    from lastgood.storage.writing import LocalWriter
+    from lastgood.storage.writing import WritableStorage
 
 
 def _is_at(storage: Storage, location: Location) -> bool:
@@ -32,13 +32,21 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return find_own_rows(storage, location, query_id, batches)
 
 
+def _find_lost_batch(storage: Storage, location: Location, query_id: str, last: int) -> int | None:
+    from lastgood.sinks.delta.own_rows import find_lost_batch
+
+    return find_lost_batch(storage, location, query_id, last)
+
+
 def _count_rows(storage: Storage, location: Location, query_id: str, batch: int) -> int | None:
     from lastgood.sinks.delta.own_rows import count_rows
 
     return count_rows(storage, location, query_id, batch)
 
 
-def _take_out(storage: LocalWriter, location: Location, query_id: str, recovery: str, now_ms: int) -> TakenOut | str:
+def _take_out(
+    storage: WritableStorage, location: Location, query_id: str, recovery: str, now_ms: int
+) -> TakenOut | str:
     from lastgood.sinks.delta.taking_out import take_out
 
     return take_out(storage, location, query_id, recovery, now_ms)
@@ -77,6 +85,7 @@ DELTA_SINK = SinkKind(
     is_at=_is_at,
     open_at=_open,
     find_own_rows=_find_own_rows,
+    find_lost_batch=_find_lost_batch,
     count_rows=_count_rows,
     take_out=_take_out,
     changes=_make_changes,

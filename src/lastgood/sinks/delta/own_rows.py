@@ -44,6 +44,37 @@ def count_rows(storage: Storage, table: Location, app_id: str, batch: int) -> in
     return counts.get(batch)
 
 
+def find_lost_batch(storage: Storage, table: Location, app_id: str, last: int) -> int | None:
+    """A batch of an application that a table should have, and of which its log has no version; None if there is none.
+
+    On an object store Delta's own writers look whether there is a version, and then write it: of two that do so at the
+    same time one loses its version without a word.
+
+    Args:
+        storage: From `open_storage(table)`.
+        table: The folder that holds `_delta_log`.
+        app_id: Under which its batches were written, one after another.
+        last: The newest of them.
+
+    Raises:
+        StorageError, ExtraMissingError: as `find_own_rows`.
+    """
+    log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS))
+    if log is None or isinstance(log, Damage):
+        return last
+    return judge_lost_batch(log, app_id, last)
+
+
+def judge_lost_batch(log: TableLog, app_id: str, last: int) -> int | None:
+    """The same, by the log of the table: of the batches of which its versions can still tell."""
+    found = {commit.by_app[app_id].version for commit in log.commits if app_id in commit.by_app}
+    first = min(found, default=last)
+    if log.oldest_read == 0:
+        first = 0
+    missing = set(range(first, last + 1)) - found
+    return min(missing, default=None)
+
+
 def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:
     """The same, by the log of the table."""
     own = [commit for commit in log.commits if app_id in commit.by_app]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
     from lastgood.sinks.files.sink import FileSink
     from lastgood.storage.reading import Location, Storage
-    from lastgood.storage.writing import LocalWriter
+    from lastgood.storage.writing import WritableStorage
 
 
 NOTE: Final = "_lastgood_load.json"
@@ -35,14 +35,16 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return OwnRows(None, None)
 
 
-def _take_out(storage: LocalWriter, location: Location, query_id: str, recovery: str, now_ms: int) -> TakenOut | str:
+def _take_out(
+    storage: WritableStorage, location: Location, query_id: str, recovery: str, now_ms: int
+) -> TakenOut | str:
     from lastgood.sinks.files.owning import put_aside
 
     del query_id, now_ms  # the folder is that of one query
     return TakenOut(None, put_aside(storage, location, recovery))
 
 
-def _reserve(storage: LocalWriter, location: Location, checkpoint: Location, planned: int | None) -> str | None:
+def _reserve(storage: WritableStorage, location: Location, checkpoint: Location, planned: int | None) -> str | None:
     from lastgood.sinks.files.owning import reserve
 
     return reserve(storage, location, checkpoint, planned)

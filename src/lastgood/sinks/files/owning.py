@@ -16,7 +16,7 @@ from lastgood.notes import read_json
 from lastgood.sinks.files.kind import NOTE
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import LocalWriter
+from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, ShapeError
 
 _BYTES_MAX = 65_536
@@ -29,7 +29,7 @@ class _Owner(JsonValue):
     checkpoint: str
 
 
-def reserve(storage: LocalWriter, folder: Location, checkpoint: Location, planned: int | None) -> str | None:
+def reserve(storage: WritableStorage, folder: Location, checkpoint: Location, planned: int | None) -> str | None:
     """Keep a folder for the query of a checkpoint, if it is not that of another one.
 
     Args:
@@ -59,7 +59,7 @@ def reserve(storage: LocalWriter, folder: Location, checkpoint: Location, planne
     return f"{NOTE}: it is the table of the load on {found.checkpoint}" if found else f"{NOTE}, gone as it was read"
 
 
-def put_aside(storage: LocalWriter, folder: Location, recovery: str) -> str | None:
+def put_aside(storage: WritableStorage, folder: Location, recovery: str) -> str | None:
     """Move a folder to another place, with all that lies in it, if that is not done; where it lies then.
 
     Args:
@@ -80,7 +80,7 @@ def put_aside(storage: LocalWriter, folder: Location, recovery: str) -> str | No
     return None if storage.stat(kept) is None else str(kept)
 
 
-def _read_owner(storage: LocalWriter, folder: Location) -> _Owner | None:
+def _read_owner(storage: WritableStorage, folder: Location) -> _Owner | None:
     raw = storage.read(folder / NOTE, limit=_BYTES_MAX)
     if raw is None:
         return None
@@ -90,7 +90,7 @@ def _read_owner(storage: LocalWriter, folder: Location) -> _Owner | None:
         return _Owner("?")  # nobody's, so nobody else's either
 
 
-def _find_other(storage: LocalWriter, folder: Location, planned: int | None) -> str | None:
+def _find_other(storage: WritableStorage, folder: Location, planned: int | None) -> str | None:
     """What in a folder without a note is not of this query: a batch that it has not planned, or files without a log."""
     ids = list_log(storage.names(folder / SINK_LOG), compactible=True).ids
     if ids and (planned is None or max(ids) > planned):

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from lastgood.delta_log.actions import TableCommit, TableMetadata, Transaction
 from lastgood.delta_log.table import TableLog
-from lastgood.sinks.delta.own_rows import count_rows, judge_own_rows
+from lastgood.sinks.delta.own_rows import count_rows, judge_lost_batch, judge_own_rows
 from lastgood.sinks.kind import OwnRows
 from lastgood.storage.reading import open_storage, parse_location
 
@@ -79,3 +79,19 @@ def test_how_many_rows_a_batch_has_written_its_version_tells(tmp_path: Path) -> 
     assert [count_rows(open_storage(place), place, Q, batch) for batch in (0, 1, 2)] == [3, 4, None]
     nothing = parse_location(str(tmp_path / "none"))
     assert count_rows(open_storage(nothing), nothing, Q, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "lost"),
+    [
+        (make_log(FIRST, SECOND), None),
+        (make_log(FIRST, write(1, "x"), write(2, "b", batch=1)), None),
+        (make_log(FIRST, write(1, "x")), 1),
+        (make_log(write(0, "x"), SECOND), 0),
+        (make_log(write(7, "a", batch=0), write(8, "b", batch=1)), None),
+        (make_log(write(8, "b", batch=1)), None),
+        (make_log(write(8, "x")), 1),
+    ],
+)
+def test_batch_of_which_a_version_was_written_over_is_named(log: TableLog, lost: int | None) -> None:
+    assert judge_lost_batch(log, Q, 1) == lost
