@@ -14,7 +14,7 @@ from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.frozen import dataclass
-from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, parse_records, trace_lineage
+from lastgood.observe.open_query import MirrorUse, OpenQuery, collect_mirrored_batches, gather, trace_lineage
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, find_seams, find_seams_between
 from lastgood.query.refills import is_refill
@@ -145,10 +145,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
     queries = trace_lineage(query)
     unknown = list(steps.not_compared)
     for before, after in pairwise(queries):
-        left = None
-        for record in parse_records(before.copies):
-            if record.is_committed and isinstance(record.offsets, OffsetEntry):
-                left = record.offsets
+        left = _find_newest_committed(before.copies)
         if left is not None:
             began = _find_initial(after.copies)
             found += find_seams_between(left, began)
@@ -168,6 +165,15 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
         files.twice,
         tuple(refills),
     )
+
+
+def _find_newest_committed(copies: tuple[Copy, ...]) -> OffsetEntry | None:
+    """The newest plan that is committed and whole."""
+    for batch_id, batch in reversed(collect_mirrored_batches(copies).items()):
+        record = batch.record(batch_id)
+        if record.is_committed and isinstance(record.offsets, OffsetEntry):
+            return record.offsets
+    return None
 
 
 def _find_initial(copies: tuple[Copy, ...]) -> InitialOffsets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_batch
@@ -29,6 +30,11 @@ class Copy:
         """Bytes."""
         return len(self.content)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file was empty."""
+        return not self.content
+
 
 def select_standing(copies: Iterable[Copy]) -> dict[str, Copy]:
     """Of each file of one query the version that counts, by its path: the newest, or the newest that is not damaged.
@@ -37,9 +43,9 @@ def select_standing(copies: Iterable[Copy]) -> dict[str, Copy]:
     longer counts.
     """
     current: dict[str, Copy] = {}
-    for copy in sorted(copies, key=lambda each: each.seen_ms):
+    for copy in sorted(copies, key=attrgetter("seen_ms")):
         older = current.get(copy.path)
-        if not copy.content and parse_batch(copy.path, OFFSETS) is not None:
+        if copy.is_empty and parse_batch(copy.path, OFFSETS) is not None:
             continue  # a seal, or what a crash left: never the plan of a batch
         if older is not None:
             if not _is_whole(copy):

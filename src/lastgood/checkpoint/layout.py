@@ -24,6 +24,8 @@ STATE_SCHEMA = "_stateSchema"
 IMMUTABLE_FOLDERS = ("SSTs", "logs")
 
 _NAME_LENGTH_MAX = 255
+_PLAIN_NUMBER = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
+"""As nearly all entries are named, of which there may be hundreds of thousands."""
 _BATCH_ID = re.compile(r"[+-]?\d{1,30}")
 _TEMPORARY = re.compile(
     r"\.(?:lastgood-draft\.)?(.+)\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.TID-?\d+)?\.tmp",
@@ -229,6 +231,8 @@ def _classify_partition(operator: int, partition: int, folders: list[str], name:
 
 def parse_folder_number(name: str) -> int | None:
     """The number that a folder of the state is named by; None for any other name."""
+    if _PLAIN_NUMBER.fullmatch(name):
+        return int(name)
     parsed = parse_log_name(name)
     if parsed and parsed.is_canonical:
         return parsed.batch_id

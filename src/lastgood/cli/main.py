@@ -42,6 +42,8 @@ VERBS = {
 
 _READING = frozenset({"status", "diagnose", "inspect", "offsets", "explain", "report", "completion"})
 """Verbs that stop where nobody reads their answer; any other one goes on to its end."""
+_GARBAGE_LOOKED_FOR_AFTER = 50_000
+"""Python looks after 700 new values, and a long mirror has hundreds of thousands, of which none is garbage."""
 DEBUG = "--debug"
 """Stands before the verb, and has tracebacks shown."""
 _DEBUG = "LASTGOOD_DEBUG"
@@ -62,6 +64,7 @@ class _Verbs(click.Group):
         command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
         if not gc.isenabled():  # as `start` began: a program that calls us has its own garbage, which is not to stay
             gc.freeze()
+            gc.set_threshold(_GARBAGE_LOOKED_FOR_AFTER)
             gc.enable()
         _complete(command, f"LASTGOOD_{cmd_name}")
         return command

@@ -18,6 +18,7 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import LogFile, QueryMetadataFile, classify
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.errors import Retry, StorageError
+from lastgood.mirror.plain_lines import LINE_BYTES_MIN, PlainCopy, PlainLines, list_fields
 from lastgood.notes import VALUES_MAX, read_json
 
 _CHUNK_BYTES = 64 * 1024
@@ -25,7 +26,8 @@ _PIECE_BYTES = 1024 * 1024
 _UNPACKED_BYTES_FREE = 64 * 1024 * 1024
 _UNPACKED_TIMES_MAX = 200
 """Lines of idle batches, which differ in a time only, take a hundredth when they are packed."""
-_LINE_BYTES_MIN = len('{"path":"","query":"","seen_ms":0,"text":""}')
+_UNPACKED_HELD_BYTES = 8 * 1024 * 1024
+"""What unpacks to no more is held from when it was counted, and not unpacked once more."""
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The line of one copy is not longer."""
 _BLOCK_BYTES = 64 * 1024
@@ -77,6 +79,16 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[Copy]:
             yield copy
 
 
+def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Copy]:
+    """The copies in these pieces, each of whole lines; see `decode_copies`, which takes several times as long."""
+    plain = PlainLines()
+    for piece in pieces:
+        for found in plain.parse(piece):
+            copy = _parse_copy(found) if isinstance(found, bytes) else found
+            if copy is not None:
+                yield copy
+
+
 def drop_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes]:
     """The lines but those of plans and commits of older batches, which are not even parsed."""
     for line in lines:
@@ -107,22 +119,52 @@ def decompress_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
     Raises:
         CopiesTooLargeError: as `decompress`, or a line is longer than that of any file.
     """
+    for piece in decompress_whole_lines(raw, subject):
+        yield from (line for line in piece.split(b"\n") if len(line) >= LINE_BYTES_MIN)
+
+
+def decompress_whole_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
+    """The same lines in pieces of about a megabyte, each of whole lines, the short ones among them.
+
+    Raises:
+        CopiesTooLargeError: as `decompress_lines`.
+    """
     # Counted before anything is parsed: to unpack takes a moment, to read a million lines half a minute.
-    for _ in _limit_pieces(_decompress_pieces(raw), len(raw), subject):
-        pass
+    held: list[bytes] = []
+    size = 0
+    for piece in _limit_pieces(_decompress_pieces(raw), len(raw), subject):
+        size += len(piece)
+        if size <= _UNPACKED_HELD_BYTES:
+            held.append(piece)
+    if size <= _UNPACKED_HELD_BYTES:
+        return cut_at_lines(held, subject)
+    held.clear()
+    return cut_at_lines(_decompress_pieces(raw), subject)
+
+
+def cut_into_pieces(raw: bytes) -> Iterator[bytes]:
+    """What was never packed, in pieces of about a megabyte, each of whole lines."""
+    return cut_at_lines((raw[at : at + _PIECE_BYTES] for at in range(0, len(raw), _PIECE_BYTES)), "copies")
+
+
+def cut_at_lines(pieces: Iterable[bytes], subject: str) -> Iterator[bytes]:
+    """The same bytes, cut behind ends of lines.
+
+    Raises:
+        CopiesTooLargeError: a line is longer than that of any file.
+    """
     rest: list[bytes] = []
     size = 0
-    for piece in _decompress_pieces(raw):
-        first, *more = piece.split(b"\n")
-        rest.append(first)
-        size += len(first)
-        if size > LINE_BYTES_MAX:
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        first = piece.find(b"\n") if end else len(piece)
+        if size + first > LINE_BYTES_MAX:
             raise make_too_large_error(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
-        if more:
-            yield b"".join(rest)
-            *whole, last = more
-            yield from (line for line in whole if len(line) >= _LINE_BYTES_MIN)
-            rest, size = [last], len(last)
+        if end:
+            yield b"".join([*rest, piece[:end]])
+            rest, size = [], 0
+        rest.append(piece[end:])
+        size += len(piece) - end
     yield b"".join(rest)
 
 
@@ -183,16 +225,33 @@ def pack_copies(copies: Iterable[Copy]) -> Iterator[Copy]:
     lately: deque[tuple[_Block, bytes]] = deque(maxlen=_BLOCKS_OPEN)
     held = iter(copies)
     while block := list(itertools.islice(_take_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
-        contents = _Block([copy.content for copy in block], lately)
-        for at, copy in enumerate(block):
-            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, contents, at)
+        yield from _pack_block(block, lately)
+
+
+def _pack_block(block: list[Copy], lately: deque[tuple[_Block, bytes]]) -> Iterator[Copy]:
+    contents = [copy.content for copy in block if not is_small(copy)]
+    if not contents:
+        yield from block
+        return
+    packed, numbers = _Block(contents, lately), itertools.count()
+    for copy in block:
+        if is_small(copy):
+            yield copy
+        else:
+            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, packed, next(numbers))
+
+
+def is_small(copy: Copy) -> bool:
+    """Whether it is held in few bytes as it is."""
+    return isinstance(copy, PlainCopy) and copy.is_short
 
 
 def _take_up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
-    """The next copies, until they have so many bytes."""
+    """The next copies, until those that are to be packed have so many bytes."""
     for copy in copies:
         yield copy
-        size -= copy.size
+        if not is_small(copy):
+            size -= copy.size
         if size <= 0:
             return
 
@@ -244,14 +303,10 @@ class _PackedCopy(Copy):
         return self._held if isinstance(self._held, bytes) else self._held.content(self._at)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Copy) and _list_fields(self) == _list_fields(other)
+        return isinstance(other, Copy) and list_fields(self) == list_fields(other)
 
     def __hash__(self) -> int:
-        return hash(_list_fields(self))
-
-
-def _list_fields(copy: Copy) -> tuple[object, ...]:
-    return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
+        return hash(list_fields(self))
 
 
 def _encode_line(copy: Copy) -> bytes:

@@ -12,7 +12,6 @@ in its day's file as well, and is read as the one copy that it is.
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +27,16 @@ from lastgood.frozen import dataclass
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
     compress,
-    decode_lines,
-    decompress_lines,
+    cut_into_pieces,
+    decode_pieces,
+    decompress_whole_lines,
     drop_batches_before,
     encode_copies,
     is_copied,
+    is_small,
     make_too_large_error,
 )
+from lastgood.mirror.plain_lines import PlainCopy
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
@@ -287,18 +289,46 @@ def read_mirror(
     Raises:
         StorageError: the mirror cannot be read.
     """
-    seen: set[bytes] = set()
+    seen = _Seen()
     for name, raw in _read_mirror_files(storage, folder, days, from_ms):
         if name.endswith(".gz"):
-            lines = decompress_lines(raw, str(folder / name))
+            pieces = decompress_whole_lines(raw, str(folder / name))
         else:
-            lines = io.BytesIO(raw)
-        for copy in decode_lines(drop_batches_before(lines, since) if since else lines):
-            what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
-            key = blake2b(what + copy.content, digest_size=12).digest()
-            if key not in seen:
-                seen.add(key)
-                yield copy
+            pieces = cut_into_pieces(raw)
+        if since:
+            pieces = (b"\n".join(drop_batches_before(piece.split(b"\n"), since)) for piece in pieces)
+        yield from filter(seen.add, decode_pieces(pieces))
+
+
+class _Seen:
+    """Tells copies that were met before, whoever wrote them, from those that are new."""
+
+    def __init__(self) -> None:
+        self._first: dict[str | None, dict[str, Copy | bytes]] = {}
+        """Query id and path → the first copy of that file, if it is small, else its digest: mostly there is one."""
+        self._digests: set[bytes] = set()
+        """Of all copies of files of which there are several."""
+
+    def add(self, copy: Copy) -> bool:
+        """Whether a copy is new."""
+        paths = self._first.setdefault(copy.query_id, {})
+        first = paths.get(copy.path)
+        if first is None:
+            paths[copy.path] = copy if is_small(copy) else _compute_digest(copy)
+            return True
+        if isinstance(first, PlainCopy) and first.is_same_as(copy):
+            return False
+        self._digests.add(first if isinstance(first, bytes) else _compute_digest(first))
+        digest = _compute_digest(copy)
+        is_new = digest not in self._digests
+        self._digests.add(digest)
+        return is_new
+
+
+def _compute_digest(copy: Copy) -> bytes:
+    """Of all that tells one version of a file from another: not when it was seen."""
+    what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
+    return blake2b(what + copy.content, digest_size=12).digest()
 
 
 def _read_mirror_files(

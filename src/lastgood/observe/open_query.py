@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from enum import Enum, auto
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.asked import Asked
@@ -17,7 +18,8 @@ from lastgood.checkpoint.contents import Checkpoint, Presence, take_log_in_mode
 from lastgood.checkpoint.copies import Copy, select_standing
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch, parse_log_name
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, parse_batch, parse_folder_number, parse_log_name
+from lastgood.checkpoint.lines import TIME_MS_END
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
@@ -160,13 +162,15 @@ class OpenQuery(JsonValue):
     def copies(self) -> tuple[Copy, ...]:
         """What the mirror holds of this query, and not of a former one."""
         query_id = self.query_id
-        return tuple(copy for copy in self.seen.copies if copy.query_id == query_id)
+        return tuple([copy for copy in self.seen.copies if copy.query_id == query_id])
 
     @property
     def initial(self) -> InitialOffsets:
         """Where the sources began, as far as they write that down."""
         found = {source.name: source.initial.offset for source in self.checkpoint.sources if source.initial}
         for copy in self.copies:
+            if not copy.path.startswith(f"{SOURCES}/"):
+                continue
             folder, _, name = copy.path.rpartition("/")
             source = folder.removeprefix(f"{SOURCES}/")
             if name == "0" and source not in found and folder != source:
@@ -183,7 +187,7 @@ class OpenQuery(JsonValue):
             BatchRecord(each, checkpoint.offsets.entries.get(each), checkpoint.commits.entries.get(each))
             for each in ids
         )
-        batches = collect_mirrored_batches(self.copies).items()
+        batches = collect_mirrored_batches(self.copies, only).items()
         from_mirror = (batch.record(each) for each, batch in batches if only is None or each in only)
         return merge(from_checkpoint, [*from_mirror, *self.seen.recalled])
 
@@ -548,8 +552,8 @@ def trace_lineage(query: OpenQuery) -> list[FormerQuery]:
     """Every query id of a checkpoint, oldest first, as far as the mirror saw them."""
     first_seen: dict[str, int] = {}
     for copy in query.seen.copies:
-        if copy.query_id is not None:
-            first_seen[copy.query_id] = min(copy.seen_ms, first_seen.get(copy.query_id, copy.seen_ms))
+        if copy.query_id is not None and copy.seen_ms < first_seen.get(copy.query_id, TIME_MS_END):
+            first_seen[copy.query_id] = copy.seen_ms
     return [
         FormerQuery(query_id, tuple(copy for copy in query.seen.copies if copy.query_id == query_id))
         for query_id in sorted(first_seen, key=first_seen.__getitem__)
@@ -589,19 +593,35 @@ class MirroredBatch(NamedTuple):
         )
 
 
-def collect_mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
-    """The batches of one query in the mirror, oldest first."""
+def collect_mirrored_batches(copies: Sequence[Copy], only: Collection[int] | None = None) -> dict[int, MirroredBatch]:
+    """The batches of one query in the mirror, oldest first; if `only` some are wanted, at least these."""
+    if only is not None:
+        copies = _select_that_tell_of(copies, only)
     plans: dict[int, Copy] = {}
     commits: dict[int, Copy] = {}
-    for copy in select_standing(copies).values():
-        planned, committed = parse_batch(copy.path, OFFSETS), parse_batch(copy.path, COMMITS)
-        if planned is not None:
-            plans[planned] = copy
-        elif committed is not None:
-            commits[committed] = copy
+    logs = {OFFSETS: plans, COMMITS: commits}
+    for path, copy in select_standing(copies).items():
+        folder, _, name = path.rpartition("/")
+        log = logs.get(folder)
+        batch_id = None
+        if log is not None:
+            batch_id = parse_folder_number(name)
+        if log is not None and batch_id is not None:
+            log[batch_id] = copy
     return {each: MirroredBatch(plans.get(each), commits.get(each)) for each in sorted({*plans, *commits})}
 
 
-def parse_records(copies: Iterable[Copy]) -> Iterator[BatchRecord]:
+def _select_that_tell_of(copies: Sequence[Copy], batch_ids: Collection[int]) -> list[Copy]:
+    """Those by which it is told which copies of some batches count.
+
+    These are their own, and those of files of which there are several versions: a plan that was made anew takes back
+    what came after it (`select_standing`), and of any other file there is nothing to be told.
+    """
+    own = {f"{log}/{batch_id}" for batch_id in batch_ids for log in (OFFSETS, COMMITS)}
+    counts = Counter(map(attrgetter("path"), copies))
+    return [copy for copy in copies if counts[copy.path] > 1 or copy.path in own]
+
+
+def parse_records(copies: Sequence[Copy]) -> Iterator[BatchRecord]:
     """The batches of one query in the mirror, oldest first, each parsed when it is its turn."""
     return (batch.record(batch_id) for batch_id, batch in collect_mirrored_batches(copies).items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
 from lastgood.checkpoint.stretches import find_plain_stretches
+from lastgood.mirror.plain_runs import find_plain_runs
 from lastgood.observe.open_query import OpenQuery, collect_mirrored_batches
 from lastgood.query.history import BatchRecord, merge_one
 from lastgood.storage.reading import LocalStorage
@@ -46,8 +48,9 @@ class Walk:
         Args:
             query: From `gather`.
             newest_first: From the newest batch to the oldest.
-            only_ends: Of a stretch in which nothing is out of the ordinary (see `find_plain_stretches`) give only the
-                first and the last batch, and tell by `passed` which were between; oldest first only.
+            only_ends: Of a stretch in which nothing is out of the ordinary (see `find_plain_stretches`, and
+                `find_plain_runs` of the mirror) give only the first and the last batch, and tell by `passed` which were
+                between; oldest first only.
             progress: Is told how many batches have been read, and of how many.
         """
         self._query = query
@@ -97,17 +100,24 @@ class Walk:
 
     def _pass_by(self) -> int:
         """Leave out what stands within plain stretches; how many batches that are."""
-        query = self._query
-        checkpoint, count, total = query.checkpoint, 0, len(self._ids)
-        both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
-        if not isinstance(query.storage, LocalStorage):
-            return 0
-        for stretch in find_plain_stretches(query.location, both):
-            self._passed.append(stretch[1:-1])
-            count += len(stretch[1:-1])
-            self._progress(count, total)
+        count, total = 0, len(self._ids)
+        for stretch in itertools.chain(self._find_plain_logged(), self._find_plain_mirrored()):
+            between = stretch[1:-1]
+            if between:
+                self._passed.append(between)
+                count += len(between)
+                self._progress(count, total)
         self._ids = sorted(set(self._ids).difference(*self._passed))
         return count
+
+    def _find_plain_logged(self) -> Iterator[range]:
+        query, checkpoint = self._query, self._query.checkpoint
+        if isinstance(query.storage, LocalStorage):
+            both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
+            yield from find_plain_stretches(query.location, both)
+
+    def _find_plain_mirrored(self) -> Iterator[range]:
+        return find_plain_runs(self._mirrored, (each for each in self._ids if each not in self._logged))
 
     @property
     def passed(self) -> BatchIds:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -8,13 +9,14 @@ from foreign import KINESIS, Lines
 
 from lastgood.audit.input_files import NotListed
 from lastgood.audit.logs import LogAudit, verify_logs
+from lastgood.mirror.copies import decode_copies
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.query.history import Seam
 from lastgood.query.source_steps import NotCompared
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
-from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
 
 OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 
@@ -70,6 +72,53 @@ def test_a_query_that_began_anew_is_compared_with_the_one_before(tmp_path: Path)
     found = verify_logs(resolve_target(str(checkpoint)))
     assert found.queries == (OTHER_ID, QUERY_ID)
     assert [seam.condition for seam in found.seams] == ["OVERLAP", "OVERLAP"]
+
+
+def live(checkpoint: Path, chance: random.Random) -> None:
+    """A query to which this and that happens, and its mirror, which is left with most of it."""
+    query = CheckpointBuilder(checkpoint, chance.choice([KafkaInput(), FileInput()]))
+    for at_ms in range(1, chance.randrange(3, 9)):
+        query.run(chance.randrange(1, 12))
+        match chance.choice(["nothing", "back", "standing", "at once", "damaged", "uncommitted", "anew", "gone"]):
+            case "back":
+                query.plan(-2)
+                query.commit()
+            case "standing":
+                query.plan(0)
+                query.commit()
+            case "at once":
+                plan = (checkpoint / f"offsets/{query.planned}").read_bytes().split(b"\n")
+                query.plan()
+                query.commit()
+                again = (checkpoint / f"offsets/{query.planned}").read_bytes().split(b"\n")
+                (checkpoint / f"offsets/{query.planned}").write_bytes(b"\n".join([*plan[:2], *again[2:]]))
+            case "damaged":
+                (checkpoint / chance.choice(["offsets", "commits"]) / str(query.planned)).write_bytes(b"v1\n{")
+            case "uncommitted":
+                (checkpoint / f"commits/{query.planned}").unlink()
+            case "anew":
+                mirror(checkpoint, at_ms=STARTED_MS + 1000 * at_ms - 500)
+                (checkpoint / f"commits/{query.planned}").unlink()
+                query.drop_plan()
+                query.plan(1, at_ms=STARTED_MS + 1_000_000 * at_ms)
+                query.commit()
+            case "gone":
+                (checkpoint / f"offsets/{query.planned}").unlink()
+        mirror(checkpoint, at_ms=STARTED_MS + 1000 * at_ms)
+        query.purge(retain=2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_found_in_a_mirror_by_runs_is_what_is_found_batch_by_batch(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(tmp_path / "chk", random.Random(seed))
+    target = resolve_target(str(tmp_path / "chk"))
+    by_runs = verify_logs(target).to_json()
+    monkeypatch.setattr("lastgood.observe.walk.find_plain_runs", lambda *_: iter(()))
+    assert by_runs == verify_logs(target).to_json()
+    monkeypatch.setattr("lastgood.mirror.mirror.decode_pieces", lambda pieces: decode_copies(b"".join(pieces)))
+    assert by_runs == verify_logs(target).to_json()
 
 
 def test_a_checkpoint_without_a_commit_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trips import fewest
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.mirror.mirror import MirrorWriter, locate_mirror
 from lastgood.observe import open_query as operation
@@ -236,3 +239,17 @@ def test_the_newest_committed_batch_is_found_wherever_it_stands(purged: Path) ->
     assert gather(resolve_target(str(purged))).newest_committed(20) == 19
     shutil.rmtree(purged)
     assert gather(resolve_target(str(purged)), batches=2).newest_committed(19) == 19
+
+
+@given(st.lists(st.tuples(st.sampled_from(["offsets", "commits"]), st.integers(0, 5), st.integers(0, 3)), max_size=14))
+def test_of_some_batches_the_same_copies_count_as_of_all(seen: list[tuple[str, int, int]]) -> None:
+    """Plans that were made anew take back what came after them, also where that was not asked for."""
+    texts = {"offsets": 'v1\n{"batchTimestampMs":%d}\n-', "commits": 'v1\n{"nextBatchWatermarkMs":%d}'}
+    copies = [
+        Copy("q", f"{log}/{batch_id}", at_ms, at_ms, b"" if version == 3 else (texts[log] % (9 + version)).encode())
+        for at_ms, (log, batch_id, version) in enumerate(seen)
+    ]
+    whole = collect_mirrored_batches(copies)
+    for wanted in ([0], [2, 3], [5], []):
+        found = collect_mirrored_batches(copies, wanted)
+        assert [found.get(each) for each in wanted] == [whole.get(each) for each in wanted]
