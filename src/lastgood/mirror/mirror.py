@@ -311,7 +311,9 @@ class _Seen:
 
     def add(self, copy: Copy) -> bool:
         """Whether a copy is new."""
-        paths = self._first.setdefault(copy.query_id, {})
+        paths = self._first.get(copy.query_id)
+        if paths is None:
+            paths = self._first[copy.query_id] = {}
         first = paths.get(copy.path)
         if first is None:
             paths[copy.path] = copy if is_small(copy) else _compute_digest(copy)

@@ -135,7 +135,7 @@ class PlainLines:
         rows = _LINES.findall(self._shorten(lines))
         text_shared, shared = self._text, self._shared
         # What repeats from line to line is made once: ids, the time of a look, and commits, which are mostly the same.
-        query_ids = {row[1]: sys.intern(row[1].decode()) for row in rows}
+        query_ids = {query: sys.intern(query.decode()) for query in {row[1] for row in rows}}
         times = {seen: int(seen or 0) for seen in {row[2] for row in rows}}
         commits: dict[bytes, bytes] = {}
         for path, query, seen, modified, text, other in rows:
