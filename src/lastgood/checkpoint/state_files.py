@@ -6,7 +6,6 @@ import enum
 import io
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import field
@@ -126,6 +125,8 @@ def parse_snapshot(raw: bytes) -> SnapshotMetadata | Damage:
 
 
 def _unpack_metadata(raw: bytes) -> bytes | Damage:
+    import zipfile  # noqa: PLC0415 - only a state in RocksDB has such archives
+
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive, archive.open("metadata") as entry:
             content = entry.read(_METADATA_BYTES_MAX + 1)

@@ -9,8 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import platformdirs
-
 from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
 
@@ -65,7 +63,13 @@ def choose_default_place(environment: Mapping[str, str]) -> LedgerPlace:
     named = environment.get(VARIABLE)
     if named:
         return parse_place(named)
-    return _make_sqlite_place(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
+    return _make_sqlite_place(_locate_default_file())
+
+
+def _locate_default_file() -> Path:
+    import platformdirs  # noqa: PLC0415 - most have no ledger
+
+    return platformdirs.user_data_path("lastgood") / "ledger.sqlite3"
 
 
 def parse_place(text: str, *, folder: Path | None = None) -> LedgerPlace:
@@ -93,7 +97,7 @@ def parse_place(text: str, *, folder: Path | None = None) -> LedgerPlace:
 
 def _parse_sqlite(rest: str, folder: Path) -> LedgerPlace:
     if rest in ("", "//"):
-        return _make_sqlite_place(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
+        return _make_sqlite_place(_locate_default_file())
     if not rest.startswith("///") or len(rest) == len("///") or "?" in rest:
         raise _make_invalid_error("sqlite")
     return _make_sqlite_place(folder / rest[3:])

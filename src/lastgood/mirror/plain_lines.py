@@ -8,6 +8,7 @@ is the same text a thousand times: it is searched for once, and held once.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -21,18 +22,6 @@ LINE_BYTES_MIN: Final = len('{"path":"","query":"","seen_ms":0,"text":""}')
 _TEXT: Final = rb'(?:[ !#-\[\]-~]++|\\["n])*+'
 _MARK: Final = b"\0"
 """Stands for the shared text; JSON writes this sign in another way."""
-_LINES: Final = re.compile(
-    rb'^(?:\{"path":"((?:offsets|commits)/(?:0|[1-9][0-9]{0,17}))","query":"([ !#-\[\]-~]{0,256}+)",'
-    rb'"seen_ms":(0|[1-9][0-9]{0,14}),"modified_ms":(0|[1-9][0-9]{0,14}),"text":"('
-    + _TEXT
-    + rb"(?:\0"
-    + _TEXT
-    + rb")?)"
-    rb'"\}|(.{%d,}))$' % LINE_BYTES_MIN,
-    re.MULTILINE,
-)
-"""A plain line, by its fields; or any other line, as the last of the groups."""
-_IS_TEXT: Final = re.compile(_TEXT).fullmatch
 _SHARED_BEGINS: Final = rb",\"conf\":{"
 _SHARED_ENDS: Final = rb"}}\n"
 _AS_IT_IS: Final = None
@@ -113,6 +102,20 @@ def list_fields(copy: Copy) -> tuple[object, ...]:
     return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
 
 
+@functools.cache
+def _compile_lines() -> re.Pattern[bytes]:
+    """A plain line, by its fields; or any other line, as the last of the groups. Most verbs need it not at all."""
+    return re.compile(
+        rb'^(?:\{"path":"((?:offsets|commits)/(?:0|[1-9][0-9]{0,17}))","query":"([ !#-\[\]-~]{0,256}+)",'
+        rb'"seen_ms":(0|[1-9][0-9]{0,14}),"modified_ms":(0|[1-9][0-9]{0,14}),"text":"('
+        + _TEXT
+        + rb"(?:\0"
+        + _TEXT
+        + rb')?)"\}|(.{%d,}))$' % LINE_BYTES_MIN,
+        re.MULTILINE,
+    )
+
+
 class PlainLines:
     """Parses pieces of a mirror, one after the other; what the plans in them share is found once."""
 
@@ -132,7 +135,7 @@ class PlainLines:
         if _MARK in lines:  # no JSON, and nothing may stand for something else here
             yield from lines.split(b"\n")
             return
-        rows = _LINES.findall(self._shorten(lines))
+        rows = _compile_lines().findall(self._shorten(lines))
         text_shared, shared = self._text, self._shared
         # What repeats from line to line is made once: ids, the time of a look, and commits, which are mostly the same.
         query_ids = {query: sys.intern(query.decode()) for query in {row[1] for row in rows}}
@@ -171,7 +174,7 @@ class PlainLines:
         """Share from now on what stands at a beginning, if that is plain."""
         size = beginning.find(_SHARED_ENDS) + len(_SHARED_ENDS)
         found = _SHARED_BEGINS + beginning[:size]
-        if size < len(_SHARED_ENDS) or _IS_TEXT(found) is None:
+        if size < len(_SHARED_ENDS) or re.fullmatch(_TEXT, found) is None:
             return
         self._text = found
         self._shared = _unescape(found)

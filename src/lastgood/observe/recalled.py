@@ -245,10 +245,10 @@ def choose_known_ledger(opened: OpenQuery, environment: Mapping[str, str]) -> Le
     Raises:
         LedgerUrlError: it cannot be understood.
     """
-    from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415 - it needs much that most need not
-
     if opened.target.ledger is None and VARIABLE not in environment:
         return None
+    from lastgood.observe.ledger import choose_ledger  # noqa: PLC0415 - it needs much that most need not
+
     return choose_ledger(None, opened.target, environment)
 
 

@@ -6,7 +6,6 @@ import difflib
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -257,6 +256,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
     if len(text) > _SIZE_MAX:
         raise ConfigError(f"{path.name} is too long", subject=str(path), expected=f"at most {_SIZE_MAX:,} characters")
+    import tomllib  # noqa: PLC0415 - who names a checkpoint need not have such a file
+
     try:
         return tomllib.loads(text)
     except RecursionError as error:

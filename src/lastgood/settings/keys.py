@@ -9,8 +9,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import platformdirs
-
 from lastgood.errors import (
     LastgoodError,
     NoSpaceError,
@@ -125,6 +123,8 @@ def choose_key_file(
 
 def locate_default_file() -> Path:
     """Where a key is looked for that nothing names."""
+    import platformdirs  # noqa: PLC0415 - most verbs sign nothing
+
     return platformdirs.user_config_path("lastgood") / "key"
 
 

@@ -5,7 +5,6 @@ Nothing here imports a service's library before a location on it is opened.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime
 import functools
@@ -82,6 +81,8 @@ def make_impatient(filesystem: Any, protocol: str) -> type[Any]:
 
 @functools.cache
 def _make_impatient_s3(filesystem: Any) -> type[Any]:
+    import asyncio  # noqa: PLC0415 - with all of the network, a tenth of the start of a verb on a local checkpoint
+
     class ImpatientS3(filesystem):  # type: ignore[misc]  # s3fs has no types
         retries = 1  # botocore tries again by itself: both together would take minutes to give up
 
