@@ -45,6 +45,8 @@ for log in ("offsets", "commits"):
 REQUEST_SECONDS = 0.03
 ROUND_TRIPS_MAX = 12
 MEGABYTE = 1024 * 1024
+BUDGET_STARTS = 20.0
+"""How many empty Pythons a cold `diagnose` may take."""
 WHOLE = {
     "verify": ["verify", "{}"],
     "inspect --all": ["inspect", "{}", "--all"],
@@ -109,7 +111,12 @@ def diagnosing(folder: Path) -> list[Figure]:
     CheckpointBuilder(folder).run(100)
     empty, _ = best([sys.executable, "-c", "pass"], 10)
     found = [
-        Figure("diagnose, 100 batches / python -c pass", best([LASTGOOD, "diagnose", folder], 10)[0] / empty, "ratio")
+        Figure(
+            "diagnose, 100 batches / python -c pass",
+            best([LASTGOOD, "diagnose", folder], 10)[0] / empty,
+            "ratio",
+            BUDGET_STARTS,
+        )
     ]
     for name, checkpoint in (("100 batches", folder), ("stateful", STATEFUL)):
         seconds, size = best([LASTGOOD, "diagnose", checkpoint], 10)

@@ -44,7 +44,7 @@ from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 BATCHES = 10_000
 RESTARTS = 20
 KILLS = 17
-BUDGET_SECONDS = 0.5
+BUDGET_SECONDS = 0.25
 BUDGET_RATIO = 1.05
 POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
 APP = """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
-from operator import attrgetter
+from operator import attrgetter, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool = False, slots: bool = False, order: bool = False, kw_only: bool = False):
-        """As `dataclasses.dataclass`, which also makes what is not both frozen and with slots, or has an order."""
-        if not (frozen and slots) or order:
+        """As `dataclasses.dataclass`, which also makes what is not both frozen and with slots."""
+        if not (frozen and slots):
             return dataclasses.dataclass(frozen=frozen, slots=slots, order=order, kw_only=kw_only)
         without = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)
 
         def make(cls):
             cls.__doc__ = cls.__doc__ or cls.__name__  # else its signature is read, for the sake of a docstring
-            return _add_methods(without(cls), frozenset(vars(cls)))
+            return _add_methods(without(cls), frozenset(vars(cls)), has_order=order)
 
         return make
 
 
-def _add_methods(cls: type, own: frozenset[str]) -> type:
+def _add_methods(cls: type, own: frozenset[str], *, has_order: bool) -> type:
     """Give a class, whose fields are known, the methods that it has not of its own."""
     fields = dataclasses.fields(cls)
     if not all(each.init and each.hash is None for each in fields):
         raise TypeError(f"{cls.__name__}: fields with `init` or `hash` are for the dataclass of the standard library")
     methods = {
         "__init__": _begin_init(cls),
-        **_compare([each.name for each in fields if each.compare]),
+        **_compare([each.name for each in fields if each.compare], has_order=has_order),
         "__repr__": _show,
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
@@ -101,8 +101,8 @@ def _write_parameter(field: Field[Any]) -> str:
     return field.name
 
 
-def _compare(names: list[str]) -> dict[str, Callable[..., Any]]:
-    """What is equal of a class: the same class, with the same values in these fields."""
+def _compare(names: list[str], *, has_order: bool) -> dict[str, Callable[..., Any]]:
+    """What is equal of a class: the same class, with the same values in these fields; they give its order as well."""
     if len(names) > 1:
         read: Callable[[object], object] = attrgetter(*names)
     else:
@@ -118,7 +118,19 @@ def _compare(names: list[str]) -> dict[str, Callable[..., Any]]:
     def make_hash(self: object) -> int:
         return hash(read(self))
 
-    return {"__eq__": is_equal, "__hash__": make_hash}
+    methods: dict[str, Callable[..., Any]] = {"__eq__": is_equal, "__hash__": make_hash}
+    if has_order:
+        methods |= {f"__{each.__name__}__": _make_comparison(each, read) for each in (lt, le, gt, ge)}
+    return methods
+
+
+def _make_comparison(compare: Callable[[Any, Any], object], read: Callable[[object], object]) -> Callable[..., object]:
+    def compare_values(self: object, other: object) -> object:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return compare(read(self), read(other))
+
+    return compare_values
 
 
 def _show(self: Any) -> str:

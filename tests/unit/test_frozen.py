@@ -146,19 +146,35 @@ def test_class_has_its_own_methods_where_it_defines_them() -> None:
     assert (hash(Own(1)), repr(Own(1))) == (5, "own")
 
 
-def test_class_that_is_not_frozen_or_is_ordered_is_the_standard_librarys() -> None:
-    @frozen.dataclass(frozen=True, slots=True, order=True)
-    class Ordered:
-        first: int
-
+def test_class_that_is_not_frozen_is_the_standard_librarys() -> None:
     @frozen.dataclass(slots=True)
     class Changing:
         first: int
 
-    assert Ordered(1) < Ordered(2)
     changing = Changing(1)
     changing.first = 2
     assert changing == Changing(2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers()), min_size=2, max_size=2))
+def test_values_have_the_order_that_those_of_the_standard_library_have(values: list[tuple[int, int, int]]) -> None:
+    def define(dataclass: Callable[..., Any]) -> type:
+        @dataclass(frozen=True, slots=True, order=True)
+        class Ordered:
+            first: int
+            second: int
+            third: int = field(compare=False)
+
+        return Ordered
+
+    def compare(kind: Callable[..., Any]) -> list[object]:
+        one, other = (kind(*each) for each in values)
+        return [one < other, one <= other, one > other, one >= other, one == other, max(one, other) is one]
+
+    ours = define(frozen.dataclass)
+    assert compare(ours) == compare(define(dataclasses.dataclass))
+    with pytest.raises(TypeError, match="'<' not supported"):
+        assert ours(1, 2, 3) < (1, 2)
 
 
 @pytest.mark.parametrize("more", [{"init": False}, {"hash": False}])

@@ -9,11 +9,11 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.lines import LONG_MAX, Json, to_json
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
 from lastgood.frozen import dataclass
-from lastgood.ledger.facts import BatchFacts
 from lastgood.query.history import BatchRecord
 from lastgood.storage.reading import Location
 
 if TYPE_CHECKING:
+    from lastgood.ledger.facts import BatchFacts
     from lastgood.ledger.store import Ledger, QueryRow
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -624,6 +623,8 @@ def _name_kind(value: object) -> str:
 
 
 def _suggest_nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
+    import difflib  # noqa: PLC0415 - only a name that is not known is held against those that are
+
     near = difflib.get_close_matches(word, list(known), n=1)
     if not near:
         return None

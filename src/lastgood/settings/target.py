@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import field, replace
 from pathlib import Path
@@ -203,6 +202,8 @@ def _make_unknown_error(text: str, pipelines: Iterable[Pipeline], config: Path) 
         names.append(pipeline.name)
         names += [f"{pipeline.name}.{query.name}" for query in pipeline.queries]
     known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+    import difflib  # noqa: PLC0415 - only a name that is not known is held against those that are
+
     near = difflib.get_close_matches(text, names, n=1)
     folder = f"./{text} for a folder that is not there yet"
     if known:

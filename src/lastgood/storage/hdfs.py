@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
-from xml.etree import ElementTree as ET
 
 from lastgood.errors import NoSpaceError, StorageError
 from lastgood.storage.drafts import make_draft_name
@@ -61,6 +60,8 @@ _QUOTAS = frozenset({"DSQuotaExceededException", "NSQuotaExceededException", "Qu
 
 def _read_hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
     """What stands in `core-site.xml` and `hdfs-site.xml` of `HADOOP_CONF_DIR`, as Spark reads them; {} without them."""
+    from xml.etree import ElementTree as ET  # noqa: PLC0415 - who reads no HDFS reads no XML
+
     settings: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml") if env.get("HADOOP_CONF_DIR") else ():
         file = Path(env["HADOOP_CONF_DIR"]) / name
