@@ -96,7 +96,8 @@ def mirror(checkpoint: Path) -> None:
 
 
 def fill(broker: KafkaBroker) -> None:
-    broker.create_topic("orders", partitions=2)
+    # Else the broker deletes records as old as these, and the query cannot go on without loss.
+    broker.create_topic("orders", partitions=2, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 1_000_000})
     for number in range(2 * 6 * BATCHES):
         producer.produce("orders", str(number).encode(), partition=number % 2, timestamp=STARTED_MS - 1000)
