@@ -42,8 +42,10 @@ VERBS = {
 
 _READING = frozenset({"status", "diagnose", "inspect", "offsets", "explain", "report", "completion"})
 """Verbs that stop where nobody reads their answer; any other one goes on to its end."""
+_READING_LOGS = frozenset({"verify", "inspect", "diagnose", "status"})
+"""Verbs that read a long mirror, answer, and end."""
 _GARBAGE_LOOKED_FOR_AFTER = 50_000
-"""Python looks after 700 new values, and a long mirror has hundreds of thousands, of which none is garbage."""
+"""New values; Python looks much sooner, and a long mirror has hundreds of thousands, of which none is garbage."""
 DEBUG = "--debug"
 """Stands before the verb, and has tracebacks shown."""
 _DEBUG = "LASTGOOD_DEBUG"
@@ -64,7 +66,8 @@ class _Verbs(click.Group):
         command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
         if not gc.isenabled():  # as `start` began: a program that calls us has its own garbage, which is not to stay
             gc.freeze()
-            gc.set_threshold(_GARBAGE_LOOKED_FOR_AFTER)
+            if cmd_name in _READING_LOGS:
+                gc.set_threshold(_GARBAGE_LOOKED_FOR_AFTER)
             gc.enable()
         _complete(command, f"LASTGOOD_{cmd_name}")
         return command

@@ -225,23 +225,20 @@ def pack_copies(copies: Iterable[Copy]) -> Iterator[Copy]:
     lately: deque[tuple[_Block, bytes]] = deque(maxlen=_BLOCKS_OPEN)
     held = iter(copies)
     while block := list(itertools.islice(_take_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
-        packed = [copy for copy in block if not is_small(copy)]
-        if packed:
-            yield from _pack_block(block, packed, lately)
-        else:
-            yield from block
+        yield from _pack_block(block, lately)
 
 
-def _pack_block(block: list[Copy], packed: list[Copy], lately: deque[tuple[_Block, bytes]]) -> Iterator[Copy]:
-    """The same in their order, `packed` of them with their contents in one piece."""
-    contents = _Block([copy.content for copy in packed], lately)
-    numbers = {id(copy): number for number, copy in enumerate(packed)}
+def _pack_block(block: list[Copy], lately: deque[tuple[_Block, bytes]]) -> Iterator[Copy]:
+    contents = [copy.content for copy in block if not is_small(copy)]
+    if not contents:
+        yield from block
+        return
+    packed, numbers = _Block(contents, lately), itertools.count()
     for copy in block:
-        at = numbers.get(id(copy))
-        if at is None:
+        if is_small(copy):
             yield copy
         else:
-            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, contents, at)
+            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, packed, next(numbers))
 
 
 def is_small(copy: Copy) -> bool:
@@ -253,7 +250,7 @@ def _take_up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
     """The next copies, until those that are to be packed have so many bytes."""
     for copy in copies:
         yield copy
-        if not isinstance(copy, PlainCopy) or not copy.is_short:  # as `is_small`, asked of some hundred thousand
+        if not is_small(copy):
             size -= copy.size
         if size <= 0:
             return

@@ -320,7 +320,9 @@ class _Seen:
             return True
         if isinstance(first, PlainCopy) and first.is_same_as(copy):
             return False
-        self._digests.add(first if isinstance(first, bytes) else _compute_digest(first))
+        if isinstance(first, Copy):
+            first = paths[copy.path] = _compute_digest(first)
+        self._digests.add(first)
         digest = _compute_digest(copy)
         is_new = digest not in self._digests
         self._digests.add(digest)

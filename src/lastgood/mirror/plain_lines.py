@@ -24,9 +24,8 @@ _MARK: Final = b"\0"
 """Stands for the shared text; JSON writes this sign in another way."""
 _SHARED_BEGINS: Final = rb",\"conf\":{"
 _SHARED_ENDS: Final = rb"}}\n"
-_AS_IT_IS: Final = None
-"""In the place of a shared text: what is held is no text of JSON, but the content."""
 _COMMIT_BYTES_MAX: Final = 64
+_SHARED_BYTES_MAX: Final = 16 * 1024
 SHORT_BYTES_MAX: Final = 256
 """A text of a line that is not longer is held as it is: packed, it would take about as much."""
 
@@ -45,9 +44,9 @@ class PlainCopy(Copy):
         seen_ms: int,
         modified_ms: int | None,
         content: bytes,
-        shared: bytes | None = _AS_IT_IS,
+        shared: bytes | None = None,
     ) -> None:
-        """A copy; with `shared`, of which `content` is the text of JSON, with a mark for what is shared."""
+        """A copy; with `shared` its `content` is given as the text of JSON, with a mark for what is shared."""
         _SET_QUERY_ID(self, query_id)
         _SET_PATH(self, path)
         _SET_SEEN_MS(self, seen_ms)
@@ -133,7 +132,7 @@ class PlainLines:
             lines: Whole lines, separated by line feeds.
         """
         if _MARK in lines:  # no JSON, and nothing may stand for something else here
-            yield from lines.split(b"\n")
+            yield from (line for line in lines.split(b"\n") if len(line) >= LINE_BYTES_MIN)
             return
         rows = _compile_lines().findall(self._shorten(lines))
         text_shared, shared = self._text, self._shared
@@ -153,28 +152,18 @@ class PlainLines:
 
     def _shorten(self, lines: bytes) -> bytes:
         """The lines with a mark wherever the text stands that they share; `other.replace` above is the way back."""
-        first, *rest = lines.split(_SHARED_BEGINS)
-        if not rest:
-            return lines
-        if not self._text or not rest[0].startswith(self._text[len(_SHARED_BEGINS) :]):
-            self._share(rest[0])
+        at = lines.find(_SHARED_BEGINS)
+        if at >= 0 and not (self._text and lines.startswith(self._text, at)):
+            self._share(lines, at)
         if not self._text:
             return lines
-        text = self._text[len(_SHARED_BEGINS) :]
-        size = len(text)
+        return lines.replace(self._text, _MARK)
 
-        def put_mark(part: bytes) -> bytes:
-            if part.startswith(text):
-                return _MARK + part[size:]
-            return _SHARED_BEGINS + part
-
-        return first + b"".join(map(put_mark, rest))
-
-    def _share(self, beginning: bytes) -> None:
-        """Share from now on what stands at a beginning, if that is plain."""
-        size = beginning.find(_SHARED_ENDS) + len(_SHARED_ENDS)
-        found = _SHARED_BEGINS + beginning[:size]
-        if size < len(_SHARED_ENDS) or re.fullmatch(_TEXT, found) is None:
+    def _share(self, lines: bytes, at: int) -> None:
+        """Share from now on what stands there, if that is plain, short, and the rest of one line of a plan."""
+        end = lines.find(_SHARED_ENDS, at, at + _SHARED_BYTES_MAX)
+        found = lines[at : end + len(_SHARED_ENDS)]
+        if end < 0 or found.count(rb"\n") > 1 or found.count(_SHARED_BEGINS) > 1 or re.fullmatch(_TEXT, found) is None:
             return
         self._text = found
         self._shared = _unescape(found)

@@ -81,7 +81,7 @@ def make_impatient(filesystem: Any, protocol: str) -> type[Any]:
 
 @functools.cache
 def _make_impatient_s3(filesystem: Any) -> type[Any]:
-    import asyncio  # noqa: PLC0415 - with all of the network, a tenth of the start of a verb on a local checkpoint
+    import asyncio  # noqa: PLC0415 - with all of the network, which no local checkpoint needs
 
     class ImpatientS3(filesystem):  # type: ignore[misc]  # s3fs has no types
         retries = 1  # botocore tries again by itself: both together would take minutes to give up

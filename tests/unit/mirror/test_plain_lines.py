@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.lines import TIME_MS_END
+from lastgood.mirror import mirror
 from lastgood.mirror.copies import (
     compress,
     cut_into_pieces,
@@ -138,3 +139,35 @@ def test_what_plans_share_is_held_once() -> None:
     assert sum(each.size for each in kept) > 8_000_000
     assert held < 3_000_000
     assert json.loads(kept[7].content.split(b"\n")[1])["batchTimestampMs"] == 1007
+
+
+def test_short_lines_are_not_even_parsed_beside_a_line_that_is_no_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr("lastgood.mirror.copies._parse_copy", parsed.append)
+    assert read(b"\0" * 50 + b"\n" * 1000 + b'{"a":1}\n' * 1000) == []
+    assert len(parsed) == 1
+
+
+def test_what_is_shared_is_short() -> None:
+    """Else who writes in a lake could have each of many copies hold a megabyte, which packed takes nothing."""
+    raws = [encode_copies([plan(n)]).replace(b'\\"min\\"', b'\\"%d' % n + b"m" * 100_000 + b'\\"') for n in range(50)]
+    raw = b"".join(raws)
+    tracemalloc.start()
+    try:
+        kept = tuple(pack_copies(decode_pieces(decompress_whole_lines(compress(raw)))))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(each.size for each in kept) > 5_000_000
+    assert held < 1_000_000
+    assert list(kept) == list(decode_copies(raw))
+
+
+def test_of_a_long_file_of_many_versions_the_first_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Copy] = []
+    compute = mirror._compute_digest
+    monkeypatch.setattr(mirror, "_compute_digest", lambda copy: looked.append(copy) or compute(copy))
+    seen = mirror._Seen()
+    versions = read(encode_copies([plan(0, modified_ms=at) for at in range(50)]))
+    assert [seen.add(each) for each in [*versions, *versions]] == [True] * 50 + [False] * 50
+    assert looked.count(versions[0]) <= 2

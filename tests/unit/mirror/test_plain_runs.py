@@ -5,6 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from lastgood.checkpoint.copies import Copy
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.mirror.copies import cut_into_pieces, decode_pieces, encode_copies
 from lastgood.mirror.plain_runs import Batch, find_plain_runs
 
@@ -108,3 +111,18 @@ def test_copies_that_do_not_stand_as_we_write_them_are_looked_at() -> None:
     assert kept is not None
     own = Copy(kept.query_id, kept.path, kept.seen_ms, kept.modified_ms, kept.content)
     assert find({**batches, 4: (own, batches[4][1])}) == [range(4), range(5, 9)]
+
+
+def test_a_plan_that_is_too_long_to_be_read_is_in_no_run() -> None:
+    """A number of one more digit is one more byte: to who parses them the longest plan is one, and the next is none."""
+    size = ENTRY_BYTES_MAX - len(plan(1, conf=CONF.replace('"2"', '""')))
+    wide = CONF.replace('"2"', f'"{"2" * size}"')
+    assert isinstance(parse_offset_entry(plan(1, conf=wide).encode()), OffsetEntry)
+    assert isinstance(parse_offset_entry(plan(10, kafka(50), conf=wide).encode()), Damage)
+    assert find(hold({n: plan(n, conf=wide) for n in range(9, 12)})) == []
+
+
+def test_a_source_that_stands_behind_a_blank_is_no_part_of_the_confs() -> None:
+    hidden = CONF + ' \n{"orders":{"0":-1}}'
+    batches = hold({n: plan(n, f'{{"others":{{"0":{n}}}}}', conf=hidden) for n in range(9)})
+    assert find(batches) == []
