@@ -16,6 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from spark.test_load import LASTGOOD, SEED, kill_and_load, run_load
 from typed import call
 
+from lastgood.lab.ports import find_free_port
+
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_table_app.py")
 SECRET = "geh3im"
@@ -205,6 +207,9 @@ def test_table_of_postgresql_is_loaded_as_it_grows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, connection = database
+    gone = orders.copy()
+    gone[1] = f"jdbc:postgresql://127.0.0.1:{find_free_port()}/shop"
+    assert refuse(gone)["condition"] == "LOAD_INTERRUPTED"
     denied = refuse(orders)
     assert denied["condition"] == "LOAD_FAILED"
     assert "no password was provided" in denied["found"]

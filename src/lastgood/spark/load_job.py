@@ -619,9 +619,9 @@ def find_reason(error: BaseException) -> str:
 
 def explain_failure(error: BaseException) -> dict[str, str]:
     """What the job tells of an error of Spark: its `kind`, and what was `found`."""
-    lack = explain_lack(classify_causes(read_causes(str(error))))
-    found = find_reason(error)
+    told, found = str(error), find_reason(error)
     cause = vars(error).get("_cause")  # as PySpark has it of an error of Java; no method tells it
     if _OF_DATABASE in found and cause is not None:
+        told = vars(error).get("_stackTrace") or told
         found = f"{found}: {find_reason(cause)}"
-    return lack or {"kind": "failed", "found": found}
+    return explain_lack(classify_causes(read_causes(told))) or {"kind": "failed", "found": found}
