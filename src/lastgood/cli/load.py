@@ -192,9 +192,9 @@ def load(
     stands in LASTGOOD_JDBC_PASSWORD. With --starting-version what the versions of a Delta table added is read, from
     that one on.
 
-    Spark runs in this Python, on all cores of this machine, and has to be 4.2; 4.3 loads folders of Parquet. On a
-    terminal a bar shows bytes, rate and time left; with --format json each chunk is a line of JSON on standard error,
-    and the end is one on standard output.
+    Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
+    and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
+    output.
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true
@@ -207,8 +207,8 @@ def load(
     option, a schema; 73 the same load goes on in another process; 91 another load has begun on that checkpoint; 92 a
     file or the table is not what it was; 93 Spark ended with an error, what was loaded stays; 94 --verify cannot
     compare, and why; 95 --undo cannot take it back, and why; 96 the table is that of another query; 97 it was
-    interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13 storage; 43-48 loaded, but
-    the ledger refused; 130 Ctrl-C: what was loaded stays.
+    interrupted, as by a service that did not answer: later; 5 to 8 a part is missing; 10-13, 15, 16 and 35 storage;
+    43-48 loaded, but the ledger refused; 130 Ctrl-C: what was loaded stays.
     """
     from lastgood.load.specification import ParseMode
     from lastgood.observe.load_options import LoadOptions

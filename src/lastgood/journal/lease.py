@@ -322,6 +322,16 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     raise watch.held(number, None)
 
 
+def is_newest(storage: WritableStorage, work_folder: Location, number: int) -> bool:
+    """Whether nobody has taken over a lease, as whoever works for its holder asks right before each change.
+
+    Raises:
+        StorageError: that cannot be told now.
+        LeaseInvalidError: there is a lease that nobody of ours has made.
+    """
+    return _Leases(storage, work_folder / "leases").newest() == number
+
+
 class _Leases:
     """The folder of the leases of one checkpoint."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from lastgood.frozen import dataclass
 from lastgood.ids import is_id
@@ -81,8 +82,16 @@ def require_not_undone(storage: Storage, checkpoint: Location) -> None:
         )
 
 
-def put_aside(storage: WritableStorage, checkpoint: Location, undoing: Undoing) -> Location:
+def put_aside(
+    storage: WritableStorage, checkpoint: Location, undoing: Undoing, check: Callable[[], None] = lambda: None
+) -> Location:
     """Move all that was noted of a load, and its checkpoint, to where it is kept; goes on where it was interrupted.
+
+    Args:
+        storage: That of the checkpoint.
+        checkpoint: Of the load.
+        undoing: On behalf of what.
+        check: Raises an error if the load is not held any more.
 
     Raises:
         StorageError: it cannot be moved (subclasses).
@@ -90,10 +99,12 @@ def put_aside(storage: WritableStorage, checkpoint: Location, undoing: Undoing) 
     work = locate_kept(checkpoint)
     kept = work / "undone" / undoing.id
     for folder, name in ((checkpoint, "checkpoint"), (work / COUNTS, COUNTS)):
+        check()
         if storage.stat(folder) is not None:
             # Safe: its rows are out of the table, and until the last of these is moved no load begins here.
             storage.move_folder(folder, kept / name)
     for name in (SPEC, _UNDOING):
+        check()
         if storage.stat(work / name) is not None:
             # Safe: as above; the note that it is being taken back goes last.
             storage.move(work / name, kept / name)

@@ -89,8 +89,9 @@ def load(
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
-            run(question, Follower(storage, checkpoint, spec, tell, held.check).take, say)
-            held.require_all_there()
+            with held.raise_if_overtaken():
+                run(question, Follower(storage, checkpoint, spec, tell, held.check).take, say)
+        held.require_all_there()
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
         if spec.is_table:
             new = counts.keys() - set(begun.chunks)
@@ -167,5 +168,5 @@ def undo_load(
     """
     with hold_load_to_undo(files, to, options or LoadOptions(), now_ms()) as held:
         taken = held.take_out()
-        kept = put_aside(held.storage, held.checkpoint, held.undoing)
+        kept = put_aside(held.storage, held.checkpoint, held.undoing, held.check)
     return LoadUndone(load=held.name, table=held.table, version=taken.version, rows_kept=taken.kept, kept=str(kept))

@@ -136,7 +136,8 @@ def verify_load(
         own = held.find_own_rows()
         spec = unpack_files(held.spec, say)
         compared: dict[str, Any] = {}
-        run(replace(held.ask(spec, wanted), own=own), lambda told: compared.update(told.get("compared", {})), say)
+        question = replace(held.ask(spec, wanted), own=own, parsed=None)  # all of the files, whatever is left of them
+        run(question, lambda told: compared.update(told.get("compared", {})), say)
     return LoadCompared(
         load=held.name,
         table=spec.table,

@@ -137,8 +137,8 @@ class SinkKind:
     """Gives access to what it claims."""
     find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
     """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
-    find_lost_batch: Callable[[Storage, Location, str, int], int | None] | None = None
-    """A batch, up to one, that a query has put into one, and that is not there any more; None: of this kind never."""
+    find_broken_batch: Callable[[Storage, Location, str, int], str | None] | None = None
+    """Which batch of a query, up to one, does not stand in one once, for a person; None: of this kind nobody tells."""
     count_rows: Callable[[Storage, Location, str, int], int | None] | None = None
     """How many rows a batch of a query has put into one; None if its log does not tell (any more)."""
     take_out: Callable[[WritableStorage, Location, str, str, int], TakenOut | str] | None = None

@@ -15,8 +15,7 @@ from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.table import read_table_log
+from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.notes import read_json
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import open_storage, parse_location
@@ -125,9 +124,9 @@ class DeltaVersion:
         # `txnVersion` would have a job of Spark tell, which takes seconds in one that has just begun.
         place = parse_location(self._table)
         log = read_table_log(open_storage(place), place, deadline=Deadline.after(_SECONDS), commits_max=1)
-        if log is None:
-            return False
-        if isinstance(log, Damage) or log.unknown is not None or log.newest_version < read:
+        if log is None and read < 0:
+            return False  # there is no table
+        if not isinstance(log, TableLog) or not _is_all_of(log, read):
             return bool(self._transaction.txnVersion(application) >= number)
         known = log.transactions.get(application)
         return known is not None and known.version >= number
@@ -185,6 +184,12 @@ class DeltaVersion:
     def _read_action(self, action: Mapping[str, Any]) -> Any:
         """As Delta has it; of JSON, since that is what its protocol says and its classes do not."""
         return getattr(getattr(self._delta.actions, "Action$"), "MODULE$").fromJson(json.dumps(action))
+
+
+def _is_all_of(log: TableLog, version: int) -> bool:
+    """Whether a log that was read tells of everything up to a version that Delta has read."""
+    odd = (log.unknown, log.newer, log.contested)
+    return log.newest_version >= version and not any(odd)
 
 
 def find_release(spark: SparkSession) -> str | None:

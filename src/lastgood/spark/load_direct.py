@@ -79,6 +79,7 @@ class DirectJob(Job):
             raise RuntimeError(f"the table was changed while it was loaded: {obstacle}")
         if not version.has_batch(self.query_id, number, own=self._own):
             found = self._add(version, schema, records)
+            self.require_held()
             self._own = version.commit(self.query_id, number)
             self.keep(number, *found)
         self.keep_columns()

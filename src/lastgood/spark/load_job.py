@@ -25,9 +25,10 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.failures.causes import read_causes
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.lack import explain_lack
+from lastgood.journal.lease import is_newest
 from lastgood.load.begun import read_begun, read_end, read_planned
 from lastgood.load.encoding import ENCODING
-from lastgood.load.kept import ChunkCount, keep_count, keep_spec, read_counts
+from lastgood.load.kept import ChunkCount, keep_count, keep_spec, locate_kept, read_counts
 from lastgood.load.position import LoadPosition
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
 from lastgood.load.ranges import begin_of, find_end_of_chunk
@@ -41,7 +42,7 @@ from lastgood.spark.load_columns import LINE, find_plain_columns, is_plain
 from lastgood.spark.load_header import find_false_header
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
-from lastgood.spark.load_source import NAME, LoadReader, LoadSource
+from lastgood.spark.load_source import NAME, OVERTAKEN, LoadReader, LoadSource
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 
@@ -107,6 +108,7 @@ class Job:
         self.spec = LoadSpec.from_json(question["spec"])
         self.checkpoint = parse_location(question["checkpoint"])
         self.storage = open_writable(self.checkpoint)
+        self._lease: int | None = question.get("lease")
         self.is_kept = False
         """Whether what the load is lies beside its checkpoint."""
 
@@ -161,6 +163,15 @@ class Job:
         """
         return self.spark.readStream.format(NAME).options(**self.make_options(schema)).load()
 
+    def require_held(self) -> None:
+        """See that no other machine has gone on with the load, right before something is changed.
+
+        Raises:
+            LoadRefusedError: one has.
+        """
+        if self._lease is not None and not is_newest(self.storage, locate_kept(self.checkpoint), self._lease):
+            raise LoadRefusedError("failed", OVERTAKEN)
+
     def finish(self) -> None:
         """What is to be seen once everything was read; of files nothing, of which each task sees whether they changed.
 
@@ -204,6 +215,7 @@ class Job:
         Args:
             writer: Knows what is to be written where, or by which function.
         """
+        self.require_held()
         query = writer.option("checkpointLocation", self.question["checkpoint"]).trigger(availableNow=True).start()
         told = -1
         try:
@@ -263,7 +275,11 @@ class Job:
             self.spec = replace(self.spec, columns_at_first=self.spec.columns_at_first or len(known))
         self.spec = replace(self.spec, columns=schema.json())
         if self.is_kept:
-            keep_spec(self.storage, self.checkpoint, self.spec)
+            self._keep_spec()
+
+    def _keep_spec(self) -> None:
+        self.require_held()
+        keep_spec(self.storage, self.checkpoint, self.spec)
 
     @property
     def known(self) -> StructType | None:
@@ -333,6 +349,7 @@ class Job:
             "form": self.spec.form.value,
             "parsing": json.dumps(dict(self.spec.options)),
             "zone": zone,
+            **self._tell_lease(),
         }
         if self.spec.form is LoadFormat.PARQUET:
             return {**own, "columns": schema.json()}
@@ -341,6 +358,12 @@ class Job:
         if is_csv and find_plain_columns(columns, self.spec.options, zone) is not None:
             return {**own, "columns": columns.json()}
         return own
+
+    def _tell_lease(self) -> dict[str, str]:
+        """What our source is told, which plans the chunks."""
+        if self._lease is None:
+            return {}
+        return {"lease": str(self._lease), "work": str(locate_kept(self.checkpoint))}
 
     def drop_corrupt(self, schema: StructType) -> StructType:
         """The columns of a record, without the one that keeps it where it is corrupt."""
@@ -419,6 +442,7 @@ class Job:
             sink: A `LoadSink` that knows batches.
             number: Of the batch.
         """
+        self.require_held()
         application, version = sink["marking"]
         writer = rows.write.format(sink["format"]).mode("append")
         writer = writer.option(application, self.query_id).option(version, number)
@@ -436,7 +460,7 @@ class Job:
     def keep_columns(self) -> None:
         """Note down the columns with which a chunk is committed."""
         if not self.is_kept:
-            keep_spec(self.storage, self.checkpoint, self.spec)
+            self._keep_spec()
             self.is_kept = True
 
     def keep(self, batch: int, rows: int, corrupt: int, parsed: int | None = None) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lastgood.journal.lease import is_newest
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.quoting import IrregularError
@@ -25,8 +26,10 @@ from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_readers import find_reader
 from lastgood.spark.piece_files import FILE, PieceFile, write_piece
 from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.writing import open_writable
 
 NAME = "lastgood"
+OVERTAKEN = "another machine has gone on with this load"
 _BOUNDS = "bounds"
 _INTO = "into"
 
@@ -48,6 +51,9 @@ class LoadReader:
         self.reader = find_reader(options)
         self.into = Path(options[_INTO]) if _INTO in options else None
         """The folder of the table into which tasks write themselves; None: Spark writes."""
+        self.lease = int(options["lease"]) if "lease" in options else None
+        self.work = options.get("work", "")
+        """The folder beside the checkpoint, in which the leases lie."""
         self.codec, self.umask = options.get("codec", ""), int(options.get("umask", "0"))
 
     def list_partitions(self, start: LoadPosition, end: LoadPosition) -> Sequence[LoadPartition]:
@@ -96,8 +102,17 @@ class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Where a chunk ends that begins there."""
+        self._require_held()
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return find_end_of_chunk(self.files, LoadPosition.from_json(start), most, self.reader.find_end).to_json()
+
+    def _require_held(self) -> None:
+        """See that nobody has taken over, right before a chunk is planned."""
+        if self.lease is None:
+            return
+        work = parse_location(self.work)
+        if not is_newest(open_writable(work), work, self.lease):
+            raise RuntimeError(OVERTAKEN)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """What the tasks of a batch read."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.errors import UsageError
+from lastgood.errors import LastgoodError, StorageError, UsageError
 from lastgood.frozen import dataclass
 from lastgood.ids import make_id
 from lastgood.journal.lease import Lease
@@ -75,28 +75,42 @@ class HeldLoad:
         if self.lease is not None:
             check_lease(self.lease, self.checkpoint)
 
+    @contextmanager
+    def raise_if_overtaken(self) -> Iterator[None]:
+        """Whoever was overtaken is told that, whatever the block has stumbled over.
+
+        Raises:
+            CheckpointHeldError: as `check`.
+        """
+        try:
+            yield
+        except LastgoodError:
+            with suppress(StorageError):
+                self.check()
+            raise
+
     def require_all_there(self) -> None:
-        """See that a table of which storage and writers keep no two apart has each chunk that is committed.
+        """See that a table of which storage and writers keep no two apart has each chunk that is committed once.
 
         Raises:
             LoadFailedError: it has not.
             StorageError: its log cannot be read (subclasses).
         """
-        find = SINK_KINDS[self.kind].find_lost_batch
+        find = SINK_KINDS[self.kind].find_broken_batch
         if self.place is None or self.place.scheme == "file" or find is None:
             return
         found = read_checkpoint(self.storage, self.checkpoint)
         if not isinstance(found.query, QueryMetadata) or found.last_committed is None:
             return
-        lost = find(open_storage(self.place), self.place, found.query.query_id, found.last_committed)
-        if lost is not None:
+        broken = find(open_storage(self.place), self.place, found.query.query_id, found.last_committed)
+        if broken is not None:
             raise LoadFailedError(
-                "a chunk that was committed is not in the table",
+                "a chunk that was committed does not stand in the table once",
                 subject=self.spec.table,
-                found=f"no version of batch {lost}: somebody else has written another one in its place, or removed it",
-                expected="one of each",
-                effect="its rows are lost",
-                next="--undo added to the same command takes the load back, to load it anew while nobody else writes",
+                found=f"{broken}: somebody else may have written another version in its place",
+                expected="one version for each chunk",
+                effect="rows are lost, or there twice",
+                next="--verify added to the same command names them; --undo takes the load back, to load it anew",
             )
 
     @property
@@ -125,6 +139,7 @@ class HeldLoad:
             sink=_make_sink(self.spec.table),
             quarantine=_make_sink(self.spec.quarantine),
             evolves=wanted.evolves,
+            lease=None if self.lease is None else self.lease.number,
             parsed=self._estimate_parsed(spec),
             jars=tuple(map(Path, wanted.jars)),
         )
@@ -291,6 +306,13 @@ class LoadToUndo:
     quarantine: str | None
     """Where its corrupt records are; None: not apart."""
     undoing: Undoing
+    lease: Lease | None = None
+    """As of a `HeldLoad`."""
+
+    def check(self) -> None:
+        """See that it is still held; raises as `HeldLoad.check`."""
+        if self.lease is not None:
+            check_lease(self.lease, self.checkpoint)
 
     def take_out(self) -> TakenOut:
         """Take its rows out of its table, and its corrupt records out of theirs.
@@ -309,6 +331,7 @@ class LoadToUndo:
             return TakenOut(None, None)
         take_out = SINK_KINDS[kind].take_out
         assert take_out is not None  # else it is no table for a load
+        self.check()
         found = take_out(open_writable(place), place, undoing.query_id, undoing.id, undoing.at_ms)
         if isinstance(found, str):
             raise LoadUndoRefusedError(
@@ -341,7 +364,7 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
     located = _locate_load(files, to, wanted)
     checkpoint, table = located.checkpoint, located.table
     quarantine = find_quarantine(table, wanted)
-    with hold_alone(checkpoint):
+    with hold_alone(checkpoint) as lease:
         storage = open_writable(checkpoint)
         undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
         if undoing is None or spec is not None:  # which is there until its rows are out
@@ -358,6 +381,7 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
             table=table,
             quarantine=quarantine,
             undoing=undoing,
+            lease=lease,
         )
 
 

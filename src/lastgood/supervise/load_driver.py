@@ -30,8 +30,8 @@ from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.values import JsonValue
 
 _JOB = Path(lastgood.spark.__file__).parent / "load_main.py"
-SPARKS_OF_LOADS = ("4.2", "4.3")
-"""Those of which it was shown that a load gives the rows that their own readers give."""
+SPARK_OF_LOADS = "4.2"
+"""The Spark of which it was shown that a load gives the rows that its own readers give; `diagnose` goes by it, too."""
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
@@ -92,6 +92,8 @@ class LoadQuestion:
     """Where records go that are not what the schema says; None: as the mode says."""
     evolves: bool
     """Whether it may get some now."""
+    lease: int | None = None
+    """By which other machines know who works on it; None where only this one reaches it."""
     parsed: int | None = None
     """Bytes of which Spark has to make rows, as far as that can be told."""
     jars: tuple[Path, ...] = ()
@@ -119,6 +121,7 @@ class LoadQuestion:
             "checkpoint": self.checkpoint,
             "chunk": self.chunk,
             "evolves": self.evolves,
+            "lease": self.lease,
         }
 
 
@@ -193,9 +196,8 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
-    if not environment.version.startswith(tuple(f"{each}." for each in SPARKS_OF_LOADS)):
-        module = f"pyspark {' or '.join(SPARKS_OF_LOADS)}"
-        raise ExtraMissingError(extra="spark", module=module, needed_for="lastgood load")
+    if not environment.version.startswith(f"{SPARK_OF_LOADS}."):
+        raise ExtraMissingError(extra="spark", module=f"pyspark {SPARK_OF_LOADS}", needed_for="lastgood load")
     jars, conf = _collect_parts(question, environment, java, say)
     log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
     refused: list[Mapping[str, str]] = []
@@ -247,7 +249,7 @@ def _collect_parts(
                 "Delta is not known here for this Spark",
                 found=f"pyspark {environment.version}",
                 expected=f"pyspark {' or '.join(SPARKS_WITH_JARS)}",
-                next=f"pip install pyspark=={SPARKS_WITH_JARS[-1]}; or --to file:FOLDER",
+                next=f"pip install pyspark=={SPARKS_WITH_JARS[-1]}",
             )
         jars = fetch_jars([environment.jar_set], java=java, progress=say)[environment.jar_set]
     if any(map(is_on_s3, question.list_places())):

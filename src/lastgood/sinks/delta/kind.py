@@ -32,10 +32,10 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return find_own_rows(storage, location, query_id, batches)
 
 
-def _find_lost_batch(storage: Storage, location: Location, query_id: str, last: int) -> int | None:
-    from lastgood.sinks.delta.own_rows import find_lost_batch
+def _find_broken_batch(storage: Storage, location: Location, query_id: str, last: int) -> str | None:
+    from lastgood.sinks.delta.own_rows import find_broken_batch
 
-    return find_lost_batch(storage, location, query_id, last)
+    return find_broken_batch(storage, location, query_id, last)
 
 
 def _count_rows(storage: Storage, location: Location, query_id: str, batch: int) -> int | None:
@@ -85,7 +85,7 @@ DELTA_SINK = SinkKind(
     is_at=_is_at,
     open_at=_open,
     find_own_rows=_find_own_rows,
-    find_lost_batch=_find_lost_batch,
+    find_broken_batch=_find_broken_batch,
     count_rows=_count_rows,
     take_out=_take_out,
     changes=_make_changes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.sinks.kind import OwnRows
@@ -44,11 +46,11 @@ def count_rows(storage: Storage, table: Location, app_id: str, batch: int) -> in
     return counts.get(batch)
 
 
-def find_lost_batch(storage: Storage, table: Location, app_id: str, last: int) -> int | None:
-    """A batch of an application that a table should have, and of which its log has no version; None if there is none.
+def find_broken_batch(storage: Storage, table: Location, app_id: str, last: int) -> str | None:
+    """Which batch of an application does not stand in a table as it should, once, in one line for a person; or None.
 
     On an object store Delta's own writers look whether there is a version, and then write it: of two that do so at the
-    same time one loses its version without a word.
+    same time one loses its version without a word, and one who was late may write a batch a second time.
 
     Args:
         storage: From `open_storage(table)`.
@@ -59,20 +61,26 @@ def find_lost_batch(storage: Storage, table: Location, app_id: str, last: int) -
     Raises:
         StorageError, ExtraMissingError: as `find_own_rows`.
     """
-    log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS))
+    log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS), since=0)
     if log is None or isinstance(log, Damage):
-        return last
-    return judge_lost_batch(log, app_id, last)
+        return str(log or "there is no table")
+    return judge_broken_batch(log, app_id, last)
 
 
-def judge_lost_batch(log: TableLog, app_id: str, last: int) -> int | None:
+def judge_broken_batch(log: TableLog, app_id: str, last: int) -> str | None:
     """The same, by the log of the table: of the batches of which its versions can still tell."""
-    found = {commit.by_app[app_id].version for commit in log.commits if app_id in commit.by_app}
-    first = min(found, default=last)
+    found = [commit.by_app[app_id].version for commit in log.commits if app_id in commit.by_app]
+    times = Counter(found)
+    first = min(found, default=last + 1)
     if log.oldest_read == 0:
         first = 0
-    missing = set(range(first, last + 1)) - found
-    return min(missing, default=None)
+    for batch in range(first, last + 1):
+        if times[batch] != 1:
+            return f"batch {batch} stands in {times[batch]} versions, and not in one"
+    known = log.transactions.get(app_id)
+    if log.unknown is None and known is not None and known.version < last:
+        return f"batch {known.version} is the newest in the table, and not {last}"
+    return None
 
 
 def judge_own_rows(log: TableLog, app_id: str, batches: int) -> OwnRows | str:

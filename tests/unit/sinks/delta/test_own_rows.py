@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import deltalake
@@ -11,7 +12,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from lastgood.delta_log.actions import TableCommit, TableMetadata, Transaction
 from lastgood.delta_log.table import TableLog
-from lastgood.sinks.delta.own_rows import count_rows, judge_lost_batch, judge_own_rows
+from lastgood.sinks.delta.own_rows import count_rows, judge_broken_batch, judge_own_rows
 from lastgood.sinks.kind import OwnRows
 from lastgood.storage.reading import open_storage, parse_location
 
@@ -81,17 +82,27 @@ def test_how_many_rows_a_batch_has_written_its_version_tells(tmp_path: Path) -> 
     assert count_rows(open_storage(nothing), nothing, Q, 0) is None
 
 
+TWICE = "batch 1 stands in 2 versions, and not in one"
+NONE_OF_1 = "batch 1 stands in 0 versions, and not in one"
+KNOWN = {Q: Transaction(Q, 1)}
+BUSY = replace(make_log(*(write(version, "x") for version in range(8, 12))), transactions=KNOWN)
+
+
 @pytest.mark.parametrize(
-    ("log", "lost"),
+    ("log", "broken"),
     [
         (make_log(FIRST, SECOND), None),
         (make_log(FIRST, write(1, "x"), write(2, "b", batch=1)), None),
-        (make_log(FIRST, write(1, "x")), 1),
-        (make_log(write(0, "x"), SECOND), 0),
+        (make_log(FIRST, write(1, "x")), NONE_OF_1),
+        (make_log(write(0, "x"), SECOND), "batch 0 stands in 0 versions, and not in one"),
+        (make_log(FIRST, SECOND, write(2, "b", batch=1)), TWICE),
         (make_log(write(7, "a", batch=0), write(8, "b", batch=1)), None),
         (make_log(write(8, "b", batch=1)), None),
-        (make_log(write(8, "x")), 1),
+        (BUSY, None),
+        (replace(BUSY, transactions={}), None),
+        (replace(BUSY, transactions={Q: Transaction(Q, 0)}), "batch 0 is the newest in the table, and not 1"),
+        (replace(BUSY, transactions={Q: Transaction(Q, 0)}, unknown="its checkpoint"), None),
     ],
 )
-def test_batch_of_which_a_version_was_written_over_is_named(log: TableLog, lost: int | None) -> None:
-    assert judge_lost_batch(log, Q, 1) == lost
+def test_batch_that_does_not_stand_there_once_is_named(log: TableLog, broken: str | None) -> None:
+    assert judge_broken_batch(log, Q, 1) == broken
