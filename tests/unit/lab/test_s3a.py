@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from lastgood.lab.s3a import is_on_s3, make_s3a_conf
 from lastgood.storage.reading import parse_location
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "geh3im", "AWS_SESSION_TOKEN": "geh3im"}
+PREFIX = "spark.hadoop.fs.s3a."
+HERE = {"endpoint": "http://127.0.0.1:9000", "path.style.access": "true", "connection.ssl.enabled": "false"}
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "profile", "told"),
     [
-        ({}, {}),
-        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1"}, {"endpoint.region": "eu-west-1"}),
-        ({"AWS_DEFAULT_REGION": "us-east-1"}, {"endpoint.region": "us-east-1"}),
+        ({}, "", {"endpoint.region": "us-east-1"}),
+        ({"AWS_REGION": "eu-west-1"}, "", {"endpoint.region": "eu-west-1"}),
+        ({"AWS_DEFAULT_REGION": "eu-west-1", "AWS_REGION": "us-west-2"}, "", {"endpoint.region": "eu-west-1"}),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}, "", {"endpoint.region": "us-east-1", **HERE}),
         (
-            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"},
+            {"AWS_ENDPOINT_URL": "http://other", "AWS_ENDPOINT_URL_S3": "https://s3.lake", "AWS_REGION": "lake"},
+            "",
             {
-                "endpoint": "http://127.0.0.1:9000",
+                "endpoint": "https://s3.lake",
+                "endpoint.region": "lake",
                 "path.style.access": "true",
-                "connection.ssl.enabled": "false",
+                "connection.ssl.enabled": "true",
             },
         ),
-        (
-            {"AWS_ENDPOINT_URL": "http://other", "AWS_ENDPOINT_URL_S3": "https://s3.lake"},
-            {"endpoint": "https://s3.lake", "path.style.access": "true", "connection.ssl.enabled": "true"},
-        ),
+        ({}, "region = lake\nendpoint_url = http://127.0.0.1:9000", {"endpoint.region": "lake", **HERE}),
     ],
 )
-def test_spark_is_told_what_the_tools_of_aws_are_told(env: dict[str, str], told: dict[str, str]) -> None:
-    conf = make_s3a_conf({**env, **KEYS})
-    prefix = "spark.hadoop.fs.s3a."
-    of_s3a = {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
-    assert of_s3a.pop("aws.credentials.provider").count(",") == 4
+def test_spark_is_told_what_the_library_of_aws_goes_by(
+    env: dict[str, str], profile: str, told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "config").write_text(f"[default]\n{profile}\n")
+    for name, value in {**env, **KEYS, "AWS_CONFIG_FILE": str(tmp_path / "config")}.items():
+        monkeypatch.setenv(name, value)
+    conf = make_s3a_conf(os.environ)
+    of_s3a = {name.removeprefix(PREFIX): value for name, value in conf.items() if name.startswith(PREFIX)}
+    assert of_s3a.pop("aws.credentials.provider").count(",") == 5
     assert of_s3a == told
     assert "geh3im" not in str(conf)
 
