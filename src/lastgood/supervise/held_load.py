@@ -110,7 +110,7 @@ class HeldLoad:
                 found=f"{broken}: somebody else may have written another version in its place",
                 expected="one version for each chunk",
                 effect="rows are lost, or there twice",
-                next="--verify added to the same command names them; --undo takes the load back, to load it anew",
+                next="--undo added to the same command takes the load back, to load it anew; if it cannot, by hand",
             )
 
     @property
