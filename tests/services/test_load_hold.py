@@ -1,16 +1,23 @@
-"""Who works on a load, where several machines reach its checkpoint: with a real S3."""
+"""Who works on a load, where several machines reach its checkpoint, and whether its chunks stay: with a real S3."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.lab.s3 import S3Server
+from lastgood.load.begun import Begun
+from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.recovery.hold import CheckpointHeldError
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
+from lastgood.supervise.held_load import HeldLoad
+from lastgood.supervise.load_driver import LoadFailedError
 from lastgood.supervise.load_hold import check_lease, hold_alone
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 pytestmark = pytest.mark.services
 
@@ -47,3 +54,48 @@ def test_what_only_this_machine_reaches_needs_no_lease(tmp_path: Path) -> None:
         assert lease is None
         with pytest.raises(CheckpointHeldError), hold_alone(checkpoint):
             pass
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([0, 1, 2], None),
+        ([0, 2], "batch 1 stands in 0 versions, and not in one"),
+        ([0, 1, 1, 2], "batch 1 stands in 2 versions, and not in one"),
+    ],
+)
+def test_chunk_that_does_not_stand_in_its_table_once_is_told_each_time(
+    batches: list[int], found: str | None, s3: S3Server, tmp_path: Path
+) -> None:
+    place = parse_location(f"s3a://lake/{tmp_path.name}/table")
+    options = {**s3.environment, "AWS_ALLOW_HTTP": "true", "AWS_REGION": s3.environment["AWS_DEFAULT_REGION"]}
+    for batch in batches:
+        marks = CommitProperties(app_transactions=[Transaction(QUERY_ID, batch)])
+        rows = pa.table({"id": [batch]})
+        write_deltalake(str(place), rows, mode="append", commit_properties=marks, storage_options=options)
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    checkpoint = parse_location(str(tmp_path / "chk"))
+    spec = LoadSpec(
+        table=f"delta:{place}",
+        form=LoadFormat.CSV,
+        schema="id INT",
+        infers=False,
+        options={},
+        mode=ParseMode.PERMISSIVE,
+        files=(),
+    )
+    held = HeldLoad(
+        name="load",
+        place=place,
+        checkpoint=checkpoint,
+        storage=open_writable(checkpoint),
+        spec=spec,
+        begun=Begun(None, (), is_settled=True),
+    )
+    for _ in range(2):
+        if found is None:
+            held.require_all_there()
+            continue
+        with pytest.raises(LoadFailedError) as told:
+            held.require_all_there()
+        assert (told.value.found or "").startswith(found)
