@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_ATTEMPTS_MAX = 5
+_ATTEMPTS_MAX = 12
 
 
 def fewest(measure: Callable[[], int], *, enough: int) -> int:
