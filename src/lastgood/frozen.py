@@ -38,9 +38,10 @@ def _add_methods(cls: type, own: frozenset[str], *, has_order: bool) -> type:
     fields = dataclasses.fields(cls)
     if not all(each.init and each.hash is None for each in fields):
         raise TypeError(f"{cls.__name__}: fields with `init` or `hash` are for the dataclass of the standard library")
+    compared = filter(attrgetter("compare"), fields)
     methods = {
         "__init__": _begin_init(cls),
-        **_compare([each.name for each in fields if each.compare], has_order=has_order),
+        **_compare([each.name for each in compared], has_order=has_order),
         "__repr__": _show,
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,

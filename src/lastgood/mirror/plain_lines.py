@@ -132,12 +132,15 @@ class PlainLines:
             lines: Whole lines, separated by line feeds.
         """
         if _MARK in lines:  # no JSON, and nothing may stand for something else here
-            yield from (line for line in lines.split(b"\n") if len(line) >= LINE_BYTES_MIN)
+            for line in lines.split(b"\n"):
+                if len(line) >= LINE_BYTES_MIN:
+                    yield line
             return
         rows = _compile_lines().findall(self._shorten(lines))
         text_shared, shared = self._text, self._shared
         # What repeats from line to line is made once: ids, the time of a look, and commits, which are mostly the same.
-        query_ids = {query: sys.intern(query.decode()) for query in {row[1] for row in rows}}
+        queries = {row[1] for row in rows}
+        query_ids = {query: sys.intern(query.decode()) for query in queries}
         times = {seen: int(seen or 0) for seen in {row[2] for row in rows}}
         commits: dict[bytes, bytes] = {}
         for path, query, seen, modified, text, other in rows:

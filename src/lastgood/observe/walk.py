@@ -117,7 +117,8 @@ class Walk:
             yield from find_plain_stretches(query.location, both)
 
     def _find_plain_mirrored(self) -> Iterator[range]:
-        return find_plain_runs(self._mirrored, (each for each in self._ids if each not in self._logged))
+        only_mirrored = itertools.filterfalse(self._logged.__contains__, self._ids)
+        return find_plain_runs(self._mirrored, only_mirrored)
 
     @property
     def passed(self) -> BatchIds:

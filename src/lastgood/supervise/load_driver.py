@@ -103,7 +103,8 @@ class LoadQuestion:
 
     def list_places(self) -> list[Location]:
         """Where Spark itself reads or writes; our own source, which reads the other files, gets to them without it."""
-        places = [self.checkpoint, *(each.location for each in (self.sink, self.quarantine) if each is not None)]
+        tables = filter(None, (self.sink, self.quarantine))
+        places = [self.checkpoint, *(each.location for each in tables)]
         if self.spec.is_read_by_spark:
             places += [each.location for each in self.spec.files]
         return list(map(parse_location, places))

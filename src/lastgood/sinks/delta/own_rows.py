@@ -69,7 +69,8 @@ def find_broken_batch(storage: Storage, table: Location, app_id: str, last: int)
 
 def judge_broken_batch(log: TableLog, app_id: str, last: int) -> str | None:
     """The same, by the log of the table: of the batches of which its versions can still tell."""
-    found = [commit.by_app[app_id].version for commit in log.commits if app_id in commit.by_app]
+    own = [commit.by_app for commit in log.commits if app_id in commit.by_app]
+    found = [marks[app_id].version for marks in own]
     times = Counter(found)
     first = min(found, default=last + 1)
     if log.oldest_read == 0:
