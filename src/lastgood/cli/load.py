@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.errors import UsageError
+from lastgood.settings.config import parse_size
 
 if TYPE_CHECKING:
     from lastgood.observe.load_options import LoadOptions
@@ -24,17 +25,14 @@ class _Size(click.ParamType[int]):
     """A number of bytes, such as `128MB`."""
 
     name = "size"
-    _UNITS: ClassVar = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        text = str(value).strip()
-        number = text.rstrip("BKMGIbkmgi ")
-        unit = self._UNITS.get(text[len(number) :].strip().upper())
-        if unit is None or not number.isdecimal() or not int(number):
-            self.fail(f"{text!r} is no size; expected a number of bytes, such as 128MB", param, ctx)
-        return int(number) * unit
+        try:
+            return parse_size(value)
+        except ValueError:
+            self.fail(f"{str(value)!r} is no size; expected a number of bytes, such as 128MB", param, ctx)
 
 
 @click.command(cls=OnceCommand)

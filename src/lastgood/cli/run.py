@@ -77,6 +77,12 @@ if TYPE_CHECKING:
     help="State that cannot be loaded, where nothing else is exact: rebuild has the command run the batches again that"
     " made it, beside the checkpoint and without a sink. As on_state_loss of the policy.",
 )
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="A second driver waits, warm, before its first query, and takes over when the first is dead. What the"
+    " application does before that is done twice. As standby of the pipeline.",
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @click.option(
     "--show-data",
@@ -102,6 +108,7 @@ def run(
     go_on: bool,
     on_code_change: str | None,
     on_state_loss: str | None,
+    standby: bool,
     show_output: bool,
     show_data: bool,
     output_format: str,
@@ -139,6 +146,8 @@ def run(
         pipeline = replace(pipeline, policy=replace(pipeline.policy, on_code_change=on_code_change))
     if on_state_loss is not None:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, on_state_loss=on_state_loss))
+    if standby:
+        pipeline = replace(pipeline, standby=True)
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)
@@ -200,6 +209,20 @@ def _choose_pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, co
     return choose_pipeline(Config(config), names[0] if names else None)
 
 
+def _describe_standby(prepared: Prepared) -> str:
+    if not prepared.pipeline.standby:
+        return "-"
+    memory = prepared.pipeline.standby_memory
+    if memory is None:
+        held = "as much memory as the first driver"
+    else:
+        held = f"at most {memory / 1e6:,.0f} MB"
+    return (
+        f"a second driver, with {held}, and executors of its own where they are not threads of it; what the application"
+        " does before its first start() is done twice"
+    )
+
+
 def _print_check(prepared: Prepared, output_format: str) -> None:
     from lastgood.observe.retention import ask_retention
 
@@ -216,7 +239,9 @@ def _print_check(prepared: Prepared, output_format: str) -> None:
         return
     out = make_console()
     for label, fact in facts.items():
-        if isinstance(fact, str):
+        if label == "standby":
+            shown = _describe_standby(prepared)
+        elif isinstance(fact, str):
             shown = fact
         else:
             shown = join_words(fact or ["-"])

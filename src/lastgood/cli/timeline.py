@@ -92,6 +92,9 @@ def _tell(event: events.Event) -> list[Text]:
 
 @_tell.register
 def _(event: events.Started) -> list[Text]:
+    if event.waited_seconds is not None:
+        waited = f"at once, as process {event.pid}, which stood by for {event.waited_seconds:,.0f} s"
+        return [make_styled(("started", "bold"), f"     {waited}")]
     if event.run > 1:
         return [make_styled(("started", "bold"), f"     again, as process {event.pid}")]
     using = ", ".join(filter(None, (event.python, event.java)))
@@ -99,6 +102,14 @@ def _(event: events.Started) -> list[Text]:
         make_styled(("started", "bold"), f"     {join_words(event.command)}"),
         _format_more(f"process {event.pid}{', ' + using if using else ''}", "dim"),
         _format_more(f"its output: {event.log}", "dim"),
+    ]
+
+
+@_tell.register
+def _(event: events.StandingBy) -> list[Text]:
+    return [
+        make_styled(("standby", "bold"), f"     process {event.pid} waits, warm after {event.seconds:.1f} s"),
+        _format_more(f"it holds {event.memory_bytes / 1e6:,.0f} MB, {event.cores} cores of {event.master}", "dim"),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lastgood.failures.classify import classify_causes
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
-from lastgood.failures.of_checkpoint import CODE_STATE, STATE_SCHEMA
+from lastgood.failures.of_checkpoint import CODE_STATE, SOURCE_SCHEMA, STATE_SCHEMA
 from lastgood.frozen import dataclass
 from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.redaction import redact_told
@@ -25,6 +25,8 @@ Failed: TypeAlias = Terminated | StartFailed | Crashed
 """A record that may hold a failure."""
 _AWAY = ("kafka_silent", "not_reached", "throttled")
 """Rules about services that do not answer: no start brings them back, and none harms."""
+
+_OF_PLAN = (FailureClass.CODE_INCOMPATIBLE, FailureClass.SOURCE_EXPIRED, FailureClass.SOURCE_RECREATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Cause:
     """Whether something else was away, and the same start can work once it is back."""
     is_of_other_state: bool = False
     """Whether the code keeps other state than the checkpoint holds."""
+    is_of_old_plan: bool = False
+    """Whether what an application has read before its first query, as the columns of its sources, may hold no more."""
     checkpoint: str | None = None
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
@@ -85,6 +89,7 @@ def find_cause(
         told.condition,
         passes_by_itself=told.rule in _AWAY,
         is_of_other_state=told.rule in (STATE_SCHEMA, CODE_STATE),
+        is_of_old_plan=told.rule == SOURCE_SCHEMA or told.cls in _OF_PLAN,
     )
 
 

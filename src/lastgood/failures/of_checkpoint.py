@@ -5,6 +5,7 @@ from __future__ import annotations
 from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, compile_any_of
 
 STATE_SCHEMA = "state_schema"
+SOURCE_SCHEMA = "delta_schema_changed"
 """The rule by which new code and an old state do not go together."""
 CODE_STATE = "code_of_other_state"
 """The same, as the guard in the driver says it before Spark does."""
@@ -79,7 +80,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "delta_schema_changed",
+        SOURCE_SCHEMA,
         FailureClass.TRANSIENT,
         "the schema of the Delta table that is read changed; Delta says to restart",
         _DELTA,

@@ -28,7 +28,7 @@ from lastgood.supervise.filling import Filling, keep_filled
 from lastgood.supervise.heal import Healer
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.mirroring import keep_mirrored
-from lastgood.supervise.prepared import Prepared, _make_start_variables, _require_distinct
+from lastgood.supervise.prepared import Prepared, _make_start_variables, _require_distinct, _require_standby
 from lastgood.supervise.signals import pass_signals_to
 from lastgood.supervise.state_mirroring import keep_state_mirrored
 
@@ -55,7 +55,7 @@ def prepare(
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
         LocationInvalidError: a checkpoint location that cannot be understood.
-        UsageError: a checkpoint that is named twice.
+        UsageError: a checkpoint that is named twice, or a standby where there can be none.
         ExtraMissingError: the library for its storage is not installed.
         LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
@@ -64,6 +64,8 @@ def prepare(
     env.pop(TEXT_VARIABLE, None)  # the application signs nothing, and whoever writes it is not to
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     _require_distinct(checkpoints)
+    if pipeline.standby:
+        _require_standby(pipeline, env, agent=agent)
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
     launch = prepare_launch(pipeline.command, env)
@@ -135,6 +137,9 @@ def supervise(
                 healer.agents = agent
         elif not prepared.watches:
             tell(make_no_checkpoint(at=time.time()))
+        standbys = prepared.make_standbys(holds, tell)
+        if standbys is not None:
+            held.callback(standbys.close)
         supervisor = Supervisor(
             prepared.launch,
             policy=prepared.pipeline.policy,
@@ -146,6 +151,7 @@ def supervise(
             cwd=prepared.pipeline.cwd,
             show=show,
             holds=holds,
+            standbys=standbys,
         )
         if healer is not None and prepared.agent is not None:
             healer.rebuilder = prepared.make_rebuilder(lambda: supervisor.is_stopped, tell)

@@ -70,6 +70,8 @@ class Driver:
     """Events without a record."""
     trouble: str | None
     """What went wrong last in the recorder."""
+    held: tuple[str, ...] | None = ()
+    """The runs of queries, by id, before whose start the agent stood; None while one is being started."""
 
 
 def parse_driver(content: bytes) -> Driver | None:

@@ -33,6 +33,8 @@ _SECONDS_MAX = 1e11
 """Three thousand years: what is longer is a mistake, and no clock can be set by it."""
 _SIZE_MAX = 4 * 1024 * 1024
 """In characters; of what is longer the end is not looked for."""
+_SIZE = re.compile(r"(\d{1,18})\s*([KMG]?i?B?)", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
@@ -198,10 +200,29 @@ class Pipeline:
     """How long its queries may be down without losing anything; None if nobody said."""
     mirror_state_seconds: float | None = None
     """How often their state is kept while they run, so that less of it has to be made anew; None: never."""
+    standby: bool = False
+    """Whether a second driver waits, warm, to take the place of the first."""
+    standby_memory: int | None = None
+    """How many bytes it may hold while it waits; None: however many."""
     is_configured: bool = False
     """Whether it stands in the configuration; else a command line has named it."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
     """What is set on this machine."""
+
+
+def parse_size(text: object) -> int:
+    """Bytes from `128MB`, `2GiB`, or a number of bytes.
+
+    Raises:
+        ValueError: it is none of these, or no byte at all.
+    """
+    found = _SIZE.fullmatch(str(text).strip())
+    unit = None
+    if found is not None:
+        unit = _SIZE_UNITS.get(found.group(2).upper())
+    if found is None or unit is None or not int(found.group(1)):
+        raise ValueError(f"no size: {text!r}")
+    return int(found.group(1)) * unit
 
 
 def parse_duration(text: object) -> float:
@@ -360,6 +381,8 @@ def _parse_pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pip
         driver_check=tuple(table.strings("driver_check")),
         max_downtime_ms=max_downtime_ms,
         mirror_state_seconds=_parse_mirror_state(table),
+        standby=table.boolean("standby"),
+        standby_memory=_parse_standby_memory(table),
     )
     table.finish()
     return pipeline
@@ -378,6 +401,13 @@ def _parse_mirror_state(table: _Table) -> float | None:
     if is_wanted:
         return float(seconds)
     return None
+
+
+def _parse_standby_memory(table: _Table) -> int | None:
+    size: int | None = table.size("standby_memory")
+    if size is not None and not table.boolean("standby"):
+        raise table.wrong("standby_memory", "standby_memory without standby", "standby = true beside it")
+    return size
 
 
 def _parse_query(name: str, table: _Table, *, is_required: bool = True) -> tuple[ConfiguredQuery, ...]:
@@ -558,6 +588,15 @@ class _Table:
             return parse_duration(self._values[key])
         except ValueError as error:
             raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
+
+    def size(self, key: str) -> int | None:
+        self._known.append(key)
+        if key not in self._values:
+            return None
+        try:
+            return parse_size(self._values[key])
+        except ValueError as error:
+            raise self.wrong(key, repr(self._values[key]), 'a number of bytes such as "512MB"') from error
 
     def flag(self, key: str) -> bool:
         self._known.append(key)

@@ -101,6 +101,18 @@ class Agents:
         seen = any(driver.queries for driver in self._drivers())
         return seen or any(isinstance(each, QueryStarted | StartFailed) for each in self._records())
 
+    def find_unheld(self) -> tuple[bool, str | None]:
+        """Whether this run of the command has started its queries, and why no start of one can be held back."""
+        drivers = [driver for driver in self._drivers() if driver.queries and driver.exited_at_ms is None]
+        if any(driver.held is None for driver in drivers):
+            return False, None  # one is just being started
+        for driver in drivers:
+            if not driver.is_classic:
+                return True, "a client of Spark Connect has no driver of its own to keep warm"
+            if not _get_runs(driver) <= set(driver.held or ()):
+                return True, "a query of the command was started in another way than by Python's DataStreamWriter"
+        return bool(drivers), None
+
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
         running: dict[str, str] = {}
@@ -238,6 +250,10 @@ class Agents:
         if not begin:
             return content
         return content.partition(b"\n")[2]
+
+
+def _get_runs(driver: Driver) -> set[str]:
+    return {query.run_id for query in driver.queries}
 
 
 def _is_of(record: Record, checkpoint: Location) -> bool:

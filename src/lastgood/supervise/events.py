@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 from lastgood.frozen import dataclass
 from lastgood.written import redact_written
 
+COLD, STANDBY = "cold", "standby"
+"""How a command comes to run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
@@ -39,6 +42,27 @@ class Started(Event):
     log: str
     """File that holds what the command prints."""
     checkpoints: list[str]
+    way: str = COLD
+    """Of `COLD`, `STANDBY`: a new process, or one that waited."""
+    waited_seconds: float | None = None
+    """How old the process was that waited; None for a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingBy(Event):
+    """A second driver waits, warm."""
+
+    name: ClassVar[str] = "standing_by"
+    pid: int
+    seconds: float
+    """From its start until it was warm."""
+    memory_bytes: int
+    """What it and all that it has started hold."""
+    master: str | None
+    """Where its executors run."""
+    cores: int | None
+    """How many tasks they can run at once."""
+    warmed: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

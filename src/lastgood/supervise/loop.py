@@ -25,8 +25,11 @@ from lastgood.supervise import events
 from lastgood.supervise.care import Care, PersonNeededError
 from lastgood.supervise.output import Output
 from lastgood.supervise.stalls import Stall, Stalls
+from lastgood.supervise.standby import StandbyPlace, Taken
 
 _AGENT_POLL_SECONDS = 0.25
+_STANDBY_AFTER_SECONDS = 60.0
+"""How long a run that has nothing to commit goes on before another driver is made ready beside it."""
 
 
 class Watch(Protocol):
@@ -67,6 +70,10 @@ class AgentReports(Protocol):
         """Whether the last run has tried to start a query."""
         ...
 
+    def find_unheld(self) -> tuple[bool, str | None]:
+        """Whether the last run has started its queries, and why starts of this command cannot be held back."""
+        ...
+
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that has failed for good while its driver goes on, and why."""
         ...
@@ -91,6 +98,7 @@ class Supervisor:
         cwd: Path | None = None,
         show: IO[bytes] | None = None,
         holds: Sequence[int] = (),
+        standbys: StandbyPlace | None = None,
     ) -> None:
         """Prepare to supervise.
 
@@ -105,6 +113,7 @@ class Supervisor:
             cwd: Working directory of the command.
             show: Where the command's output is copied as it comes.
             holds: Descriptors of the locks that have to outlive us until the command has ended; may grow.
+            standbys: Keeps a second driver warm; None: nobody does.
         """
         self._launch = launch
         self._policy = policy
@@ -131,6 +140,9 @@ class Supervisor:
         self._stall: Stall | None = None
         self._child: Child | None = None
         self._runs = 0
+        self._standbys = standbys
+        self._began_at = 0.0
+        self._is_from_standby = False
 
     @property
     def child(self) -> Child | None:
@@ -159,11 +171,12 @@ class Supervisor:
             CommandNotFoundError: the command cannot be started.
         """
         standing, standings = CommandStanding(), Standings(self._policy)
+        has_moved = True
         while self._is_ready(standing):
             if self._agent is not None:
                 self._agent.begin()
             before = dict(self._look_at_all())
-            ending, cause = self._run_once()
+            ending, cause = self._run_once(self._take_standby(standing.cause, has_moved=has_moved))
             if self._stop.is_set() or cause is None:
                 if self._care is not None:
                     self._care.note_end(None, is_done=not self._stop.is_set())
@@ -172,6 +185,7 @@ class Supervisor:
                 return 0
             before = {**self._adopted, **before}
             moved = [each for each in before if self._has_moved(each, before[each])]
+            has_moved = bool(moved)
             decision = self._count(standings, cause, moved)
             if isinstance(decision, GiveUp):
                 raise self._given_up(decision, ending, cause)
@@ -218,11 +232,17 @@ class Supervisor:
             self._stop.wait(delay)
         return False
 
-    def _run_once(self) -> tuple[CommandEnd, Cause | None]:
-        """Run the command to its end; the cause is None if it succeeded."""
-        self._stall = None
-        self._stalls.begin()
-        self._at_start = dict(self._seen)
+    def _take_standby(self, cause: Cause | None, *, has_moved: bool) -> Taken | None:
+        """The driver that waits, if it may take the place of the one that has ended; that one is surely dead."""
+        if self._standbys is None:
+            return None
+        if cause is not None and (cause.is_of_old_plan or (self._is_from_standby and not has_moved)):
+            self._standbys.give_up()  # a new process reads anew what this one has read before
+            return None
+        return self._standbys.take()
+
+    def _start(self) -> tuple[Child, Output]:
+        """A new process of the command."""
         output = Output(self._log, copy_to=self._show, on_trouble=self._log_trouble)
         try:
             child = Child(
@@ -235,10 +255,29 @@ class Supervisor:
             )
         finally:
             output.hand_over()
+        return child, output
+
+    def _run_once(self, taken: Taken | None) -> tuple[CommandEnd, Cause | None]:
+        """Run the command to its end; the cause is None if it succeeded.
+
+        Args:
+            taken: The process that waited for this; None: a new one is started.
+        """
+        self._stall = None
+        self._stalls.begin()
+        self._at_start = dict(self._seen)
+        if taken is None:
+            child, output = self._start()
+            self._began_at = child.started_at
+        else:
+            child, output = taken.child, taken.output
+            self._began_at = time.time()
+            output.move(self._log, self._show, self._log_trouble)
+        self._is_from_standby = taken is not None
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
-        self._tell(self._started(child))
+        self._tell(self._started(child, taken))
         try:
             ending = self._watch(child)
             # Safe: the command itself has ended. What it has left behind would write to the checkpoint beside the
@@ -261,7 +300,7 @@ class Supervisor:
                 cause = Cause()
             else:
                 cause = self._cause(ending, output)
-        ended = self._ended(child, ending, ended_at, cause)
+        ended = self._ended(ending, ended_at, cause)
         self._tell(ended)
         self._tell_if_blind(ending)
         if self._care is not None and cause is not None and not self._stop.is_set():
@@ -313,6 +352,8 @@ class Supervisor:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
             self._ask_agent()
+            if self._standbys is not None:
+                self._keep_standby(self._standbys)
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
                     self._look(location)
@@ -324,6 +365,18 @@ class Supervisor:
                 # is cut off runs again from its plan.
                 return child.kill()
         return ending
+
+    def _keep_standby(self, standbys: StandbyPlace) -> None:
+        """Have another driver wait, once this one has got as far as it can: on a small machine they would be slow."""
+        assert self._agent is not None
+        has_committed = self._at_start.keys() != self._seen.keys()
+        if self._stop.is_set() or not (has_committed or time.time() - self._began_at > _STANDBY_AFTER_SECONDS):
+            return
+        has_started, because = self._agent.find_unheld()
+        if because is not None:
+            standbys.refuse(because)
+        elif has_started:
+            standbys.look()
 
     def _end_with(self) -> int | None:
         """The signal to end the running command with, because we were told to, or because it goes on to no end."""
@@ -403,7 +456,7 @@ class Supervisor:
             events.Recovered(at=at, checkpoint=location, batch=batch, rerun=rerun, seconds=round(at - failed_at, 3))
         )
 
-    def _started(self, child: Child) -> events.Started:
+    def _started(self, child: Child, taken: Taken | None) -> events.Started:
         python, java = self._launch.python, self._launch.java
         python_path = None
         if python is not None:
@@ -411,8 +464,11 @@ class Supervisor:
         java_version = None
         if java is not None:
             java_version = f"Java {java.version}"
+        way, waited_seconds = events.COLD, None
+        if taken is not None:
+            way, waited_seconds = events.STANDBY, round(taken.waited_seconds, 3)
         return events.Started(
-            at=child.started_at,
+            at=self._began_at,
             run=self._runs,
             pid=child.pid,
             command=redact_words(self._launch.command),
@@ -420,9 +476,11 @@ class Supervisor:
             java=java_version,
             log=str(self._log),
             checkpoints=list(self._watches),
+            way=way,
+            waited_seconds=waited_seconds,
         )
 
-    def _ended(self, child: Child, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
+    def _ended(self, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
         is_failure = cause is not None and not self._stop.is_set()
         error = cause.line if cause is not None else None
         failure = None
@@ -432,7 +490,7 @@ class Supervisor:
             at=at,
             exit_code=ending.exit_code,
             signal=ending.signal,
-            seconds=round(at - child.started_at, 3),
+            seconds=round(at - self._began_at, 3),
             error=error,
             failure=failure,
             positions={

@@ -57,6 +57,25 @@ class Output:
         with self._lock:
             return self._tail.decode("utf-8", "replace")
 
+    def move(self, log: Path, copy_to: IO[bytes] | None, on_trouble: Callable[[OSError], None]) -> None:
+        """Keep it in another log from now on, which gets what is in memory as well.
+
+        Args:
+            log: See `__init__`; so the others.
+            copy_to: Where it is shown from now on.
+            on_trouble: Told once from now on.
+        """
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+            self._file = None
+            self.log = log
+            self._copy_to = copy_to
+            self._on_trouble = on_trouble
+            self._has_trouble = False
+            self._skip_bytes = 0
+            self._keep(bytes(self._tail))
+
     def hand_over(self) -> None:
         """Close our copy of the writing end, once the command has its own."""
         os.close(self.write_end)
@@ -70,7 +89,7 @@ class Output:
             with self._lock:
                 self._tail += chunk
                 del self._tail[:-TAIL_BYTES]
-            self._keep(chunk)
+                self._keep(chunk)
             if self._copy_to is not None:
                 self._show(chunk)
         os.close(self._read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +19,13 @@ from lastgood.settings.policy import REBUILD
 from lastgood.settings.target import Target, make_target
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
-from lastgood.storage.reading import Location
+from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.events import Event, Noticed
 from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
+from lastgood.supervise.standby import Standbys
 from lastgood.values import JsonValue, make_form
+
+_CLUSTER_MODE = re.compile(r"--deploy-mode[ =]cluster\b|\bspark\.submit\.deployMode=cluster\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Prepared(JsonValue):
 
     json = make_form(
         "pipeline=pipeline.name command=_command python=launch.python java=_java checkpoints=_checkpoints log "
-        "agent=agent.parent ledger",
+        "agent=agent.parent ledger standby=pipeline.standby",
         texts="python log agent ledger",
     )
     """What `run --check` shows."""
@@ -75,6 +79,32 @@ class Prepared(JsonValue):
         muted = replace(application, is_stopped=is_stopped)
         return Rebuilder(muted, pipeline.policy.max_replay, is_held=True, note_begin=note)
 
+    def make_standbys(self, holds: Sequence[int], tell: Callable[[Event], None]) -> Standbys | None:
+        """What keeps a second driver warm; None where none is wanted.
+
+        Args:
+            holds: Descriptors of the locks on the checkpoints; may grow.
+            tell: Gets each event.
+        """
+        pipeline = self.pipeline
+        if not pipeline.standby or self.agent is None:
+            return None
+        via = pipeline.policy.via
+        start_file = None
+        if via is not None:
+            start_file = parse_location(via.location)
+        return Standbys(
+            self.launch,
+            folder=self.agent,
+            log=self.log,
+            tell=tell,
+            holds=holds,
+            grace_seconds=pipeline.policy.grace_seconds,
+            cwd=pipeline.cwd,
+            memory_max=pipeline.standby_memory,
+            start_file=start_file,
+        )
+
     @property
     def _command(self) -> list[str]:
         return redact_words(self.launch.command)
@@ -108,3 +138,20 @@ def _require_distinct(checkpoints: Sequence[Location]) -> None:
             raise UsageError(
                 "a checkpoint is named twice", found=f"{first} and {each}", expected="one checkpoint for each query"
             )
+
+
+def _require_standby(pipeline: Pipeline, env: Mapping[str, str], *, agent: bool) -> None:
+    """See that a second driver could wait beside the first, as far as the command tells."""
+    words = " ".join(pipeline.command)
+    if not agent:
+        found = "--no-agent"
+        expected = "the agent, which alone keeps the second driver from starting a query"
+    elif _CLUSTER_MODE.search(words):
+        found = "cluster mode, in which the driver is no process of this machine"
+        expected = "client mode"
+    elif "SPARK_REMOTE" in env or "--remote" in pipeline.command:
+        found = "a client of Spark Connect, which has no driver of its own"
+        expected = "a classic session"
+    else:
+        return
+    raise UsageError("no second driver can stand by", subject=pipeline.name, found=found, expected=expected)

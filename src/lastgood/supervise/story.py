@@ -73,7 +73,7 @@ class Story:
     def note_failure(self, ended: Ended, cause: Cause, position: Mapping[str, int | None]) -> None:
         """The command has failed."""
         told = {**asdict(cause), "class": cause.cls.value, "error": cause.line}
-        for name in ("cls", "line", "passes_by_itself", "checkpoint"):
+        for name in ("cls", "line", "passes_by_itself", "is_of_old_plan", "checkpoint"):
             del told[name]
         told |= {"exit_code": ended.exit_code, "signal": ended.signal}
         if self._open is None:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from .writer import Writer
 
 CLOSE_SECONDS = 2.0
 """How long the end of the application may wait for us, in all."""
+_HELD_MAX = 1000
 
 
 class Agent:
@@ -32,6 +34,8 @@ class Agent:
         self._pid = os.getpid()
         self._attachments: dict[int, Attachment] = {}
         self._has_connect = False
+        self._starting = 0
+        self._held: deque[str] = deque(maxlen=_HELD_MAX)
         self._writer = Writer(RecordFileWriter(folder))
         self._queries = Queries(self._writer)
         self._guard = CodeGuard(folder)
@@ -42,16 +46,20 @@ class Agent:
 
     def before_start(self, start: Start) -> None:
         """Listen to the session, from before its first query on; see that the query goes with its checkpoint."""
+        self._note_starting(1)
         self._attachment(start.session)
         self._guard.check(start)
 
     def after_start(self, start: Start, query: Any) -> None:
         """Have the query looked at where nothing else tells of it."""
+        self._held.append(str(query.runId))
+        self._note_starting(-1)
         self._attachment(start.session).add(query, start.checkpoint)
         self._heartbeat.beat_now()
 
     def start_failed(self, start: Start, error: Exception) -> None:
         """Record that there is no query, and why."""
+        self._note_starting(-1)
         self._queries.start_failed(start.query_name, start.checkpoint, error)
 
     def report_trouble(self, error: Exception) -> None:
@@ -77,6 +85,10 @@ class Agent:
                 self._attachments[known] = attached
             return self._attachments[known]
 
+    def _note_starting(self, more: int) -> None:
+        with self._lock:
+            self._starting += more
+
     def _facts(self) -> dict[str, Any]:
         return {
             "is_classic": bool(self._attachments) and not self._has_connect,
@@ -89,6 +101,7 @@ class Agent:
                 }
                 for query in self._queries.running()
             ],
+            "held": None if self._starting else list(self._held),
             "recorded": self._writer.recorded,
             "dropped": self._writer.dropped,
             "trouble": self._writer.trouble,

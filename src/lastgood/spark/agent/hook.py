@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import silent, starts
+from . import silent, standby, starts
 from .driver import FOLDER_VARIABLE, report_trouble
 
 _busy: set[str] = set()
@@ -113,8 +113,13 @@ def _instrument(module: ModuleType) -> None:
     if rebuilt:
         silent.mute(module, Path(os.environ[FOLDER_VARIABLE]), rebuilt)  # else the application must not go on
         return
+    waiting = os.environ.get(standby.VARIABLE)
     try:
+        if waiting:
+            starts.hold(standby.Gate(Path(waiting)))
         starts.observe(_agent)
         starts.watch(module)
     except Exception as error:  # noqa: BLE001 - a pyspark that we do not know: the application goes on without us
+        if waiting:
+            standby.leave(error)
         report_trouble(error)

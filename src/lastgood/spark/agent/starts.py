@@ -34,6 +34,11 @@ def identify(location: str) -> str:
     return f"{scheme}:{rest.rstrip('/')}"
 
 
+def get_session(writer: Any) -> Any:
+    """The session of a DataStreamWriter, classic or of Connect."""
+    return getattr(writer, "_spark", None) or writer._session  # noqa: SLF001
+
+
 class NotToStartError(Exception):
     """An observer says that a query must not start as it stands: the one thing that the application is told of us."""
 
@@ -47,7 +52,7 @@ class Start:
         told = {**vars(writer).get(_OPTIONS, {}), **{key: value for key, value in named.items() if value is not None}}
         self.writer = writer
         self._options = {key.lower(): value for key, value in told.items() if key not in _NO_OPTIONS}
-        self.session: Any = getattr(writer, "_spark", None) or writer._session  # noqa: SLF001 - classic, Connect
+        self.session = get_session(writer)
         self.query_name: str | None = told.get(_NAME)
 
     @property
@@ -83,6 +88,16 @@ class Observer(Protocol):
 
 
 _observers: list[Observer] = []
+_gates: list[Callable[[Any, Any], None]] = []
+
+
+def hold(gate: Callable[[Any, Any], None]) -> None:
+    """Have each start wait until `gate`, called with session and writer, returns: before anything else is done.
+
+    There is one: another one that comes later is not asked. What it raises the application gets.
+    """
+    if not _gates:
+        _gates.append(gate)
 
 
 def observe(observer: Observer) -> None:
@@ -124,6 +139,8 @@ def _wrap_options(method: Callable[..., Any], options_of: Callable[..., dict[str
 def _wrap_start(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def start(writer: Any, *args: Any, **kwargs: Any) -> Any:
+        for gate in _gates:
+            gate(get_session(writer), writer)
         observers = list(_observers)
         try:
             begun = Start(writer, args, kwargs)

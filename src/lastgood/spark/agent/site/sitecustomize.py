@@ -25,15 +25,17 @@ class _Finder(object):
         if name not in _STARTING:
             return None
         try:
-            return _hook().find_instrumented_spec(self, name, path, target)
+            return _bring_in("hook").find_instrumented_spec(self, name, path, target)
         except Exception:  # whatever a pyspark that we do not know raises: it is noted down
             _report_trouble()
+            if os.environ.get("LASTGOOD_STANDBY"):
+                os._exit(70)  # nothing would hold its queries back
             if os.environ.get("LASTGOOD_REBUILD"):
                 raise  # its sink is to be muted
             return None  # the application goes on without us
 
 
-def _hook():
+def _bring_in(part):
     from importlib import import_module
     from types import ModuleType
 
@@ -41,7 +43,7 @@ def _hook():
         package = ModuleType(_AGENT)
         package.__path__ = [os.path.dirname(_HERE)]
         sys.modules[_AGENT] = package
-    return import_module(_AGENT + ".hook")
+    return import_module("{0}.{1}".format(_AGENT, part))
 
 
 def _report_trouble():
@@ -63,6 +65,15 @@ def _is_wanted():
     return not any(getattr(finder, "is_lastgood", False) for finder in sys.meta_path)
 
 
+def _begin_to_wait():
+    """A driver that stands by notes down from here on what it is made of."""
+    try:
+        _bring_in("standby").begin()
+    except Exception:  # noqa: BLE001 - it must not go on, whatever it is
+        _report_trouble()
+        os._exit(70)  # what it has read would not be known
+
+
 def _run_next():
     """Run the sitecustomize that this one hides, as if we were not there: what it raises is not ours."""
     me = sys.modules.pop(__name__)
@@ -78,4 +89,6 @@ def _run_next():
 
 if _is_wanted():
     sys.meta_path.insert(0, _Finder())
+    if os.environ.get("LASTGOOD_STANDBY"):
+        _begin_to_wait()
 _run_next()

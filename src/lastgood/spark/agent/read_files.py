@@ -1,0 +1,94 @@
+"""What a waiting driver has been made of: every file that its Python has read since it began."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.util import source_from_cache
+from typing import Any
+
+_NO_FILES = ("/proc/", "/sys/", "/dev/")
+_COMPILED = ".pyc"
+Identity = tuple[int, int, int, int]
+"""Device, inode, size, time of the last change in ns: another file, or another content, has another one."""
+
+
+def identify_file(path: str) -> Identity | None:
+    """The identity of the file at a path, links followed; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path for each file that Python opens
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class ReadFiles:
+    """Notes down the files that this process opens to read, each as it was when it was opened first.
+
+    Python cannot take such a hook away again: `close` has it do nothing.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._found: dict[str, Identity] = {}
+        self._is_closed = False
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        """What `sys.addaudithook` calls."""
+        if event != "open" or self._is_closed:
+            return
+        path, flags = args[0], args[2]
+        if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & os.O_ACCMODE == os.O_RDONLY:
+            self.add(os.fsdecode(path))
+
+    def add(self, path: str) -> None:
+        """Note a file down that something else reads."""
+        if path.endswith(_COMPILED):  # it counts as long as what it was compiled from is the same
+            try:
+                path = source_from_cache(path)
+            except ValueError:
+                return
+        path = os.path.abspath(path)  # noqa: PTH100 - as above
+        if path in self._found or path.startswith(_NO_FILES):
+            return
+        identity = identify_file(path)
+        if identity is not None and not os.path.isdir(path):  # noqa: PTH112
+            self._found[path] = identity
+
+    def close(self) -> None:
+        """Note nothing more down."""
+        self._is_closed = True
+
+    def list_kept(self) -> list[tuple[str, Identity]]:
+        """Those that are still there: what was removed meanwhile was read for once, as Java's note of its port."""
+        for module in list(sys.modules.values()):
+            source = getattr(module, "__file__", None)
+            if isinstance(source, str):
+                self.add(source)  # its compiled form is looked at by its folder alone
+        return [(path, identity) for path, identity in list(self._found.items()) if os.path.exists(path)]  # noqa: PTH110
+
+
+def find_files_of_java(jvm: Any, home: str | None) -> Iterable[str]:
+    """The files of the driver's Java: its class path, and what Spark's settings stand in.
+
+    Args:
+        jvm: Of the session.
+        home: `SPARK_HOME`; None where it is not known.
+    """
+    for entry in str(jvm.java.lang.System.getProperty("java.class.path")).split(os.pathsep):
+        if os.path.isdir(entry):  # noqa: PTH112
+            yield from _list_files(entry)
+        else:
+            yield entry
+    conf = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))  # noqa: PTH118
+    if conf:
+        yield from _list_files(conf)
+    yield os.path.join(str(jvm.java.lang.System.getProperty("java.home")), "release")  # noqa: PTH118
+
+
+def _list_files(folder: str) -> list[str]:
+    try:
+        return [each.path for each in os.scandir(folder) if each.is_file()]
+    except OSError:
+        return []

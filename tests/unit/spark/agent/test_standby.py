@@ -1,0 +1,126 @@
+"""A process that stands by starts no query, whatever goes wrong in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.spark.agent import SITE_FOLDER
+from lastgood.spark.agent.read_files import ReadFiles, identify_file
+from lastgood.spark.agent.standby import OPEN
+
+SECONDS = 30
+WRITER = """
+class DataStreamWriter:
+    _spark = None
+    _session = None
+    def option(self, key, value): return self
+    options = queryName = option
+    def start(self, path=None): print("started", flush=True)
+    toTable = start
+"""
+APP = """
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+try:
+    DataStreamWriter().start()
+except BaseException:
+    DataStreamWriter().start()
+print("went on", flush=True)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts an application that stands by, with a pyspark that stands for one that nobody knows."""
+
+    def run(writer: str = WRITER, app: str = APP, **env: str) -> subprocess.Popen[str]:
+        streaming = tmp_path / "lib" / "pyspark" / "sql" / "streaming"
+        streaming.mkdir(parents=True)
+        for each in (streaming, streaming.parent, streaming.parent.parent):
+            (each / "__init__.py").write_text("")
+        (streaming / "readwriter.py").write_text(writer)
+        (tmp_path / "app.py").write_text(textwrap.dedent(app))
+        told = {
+            "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(tmp_path / "lib")]),
+            "LASTGOOD_AGENT_DIR": str(tmp_path),
+            "LASTGOOD_STANDBY": str(tmp_path / "standby"),
+            "PATH": os.environ["PATH"],
+            **env,
+        }
+        return subprocess.Popen([sys.executable, tmp_path / "app.py"], env=told, stdout=subprocess.PIPE, text=True)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [
+        WRITER,  # its session has nothing that one has
+        "class DataStreamWriter:\n    def start(self): print('started', flush=True)\n",  # it cannot be watched
+    ],
+)
+def test_it_ends_where_it_cannot_be_held_back(run: Callable[..., Any], tmp_path: Path, writer: str) -> None:
+    process = run(writer)
+    told, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, told) == (70, "")
+    (trouble,) = tmp_path.glob("*.trouble.txt")
+    assert "Traceback" in trouble.read_text()
+
+
+def test_where_the_gate_is_open_it_is_a_driver_like_any_other(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "standby").mkdir()
+    (tmp_path / "standby" / OPEN).touch()
+    process = run()
+    told, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, told) == (0, "started\nwent on\n")
+
+
+def test_a_worker_of_spark_is_not_held_back(run: Callable[..., Any]) -> None:
+    process = run(PYTHON_WORKER_FACTORY_PORT="1")
+    told, _ = process.communicate(timeout=SECONDS)
+    assert told == "started\nwent on\n"
+
+
+def test_what_is_read_is_known_as_it_was_then(tmp_path: Path) -> None:
+    read, other = tmp_path / "config.yaml", tmp_path / "written.txt"
+    read.write_text("a")
+    found = ReadFiles()
+    code = f"import sys; open({str(read)!r}).read(); open({str(other)!r}, 'w').write('x')"
+    script = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parents[4] / "src")!r})
+from lastgood.spark.agent.read_files import ReadFiles
+found = ReadFiles()
+sys.addaudithook(found)
+exec({code!r})
+print(json.dumps(found.list_kept()))
+"""
+    told = dict(json.loads(subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True).stdout))
+    assert tuple(told[str(read)]) == identify_file(str(read))
+    assert str(other) not in told
+    assert not any(path.startswith("/proc/") or path.endswith(".pyc") for path in told)
+    read.write_text("b!")
+    assert tuple(told[str(read)]) != identify_file(str(read))
+    found.close()
+    found("open", (str(read), "r", os.O_RDONLY))
+    assert str(read) not in dict(found.list_kept())
+
+
+def test_another_file_of_the_same_content_is_another_file(tmp_path: Path) -> None:
+    file, draft = tmp_path / "file", tmp_path / "draft"
+    file.write_text("same")
+    before = identify_file(str(file))
+    time.sleep(0.01)
+    draft.write_text("same")
+    draft.rename(file)
+    assert identify_file(str(file)) != before
+    assert identify_file(str(tmp_path / "none")) is None
