@@ -20,6 +20,7 @@ from lastgood.settings.policy import Policy
 from lastgood.supervise import events
 from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.loop import Supervisor, Watch
+from lastgood.supervise.standby import StandbyPlace, Standbys
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)
@@ -75,6 +76,7 @@ class Inside:
         self.error = error
         self.of = of
         self.runs = 0
+        self.unheld: str | None = None
         self.untold = [events.Noticed(at=0.0, condition="AGENT_TROUBLE", sentence="disk full")]
 
     def begin(self) -> None:
@@ -92,6 +94,9 @@ class Inside:
 
     def has_started(self) -> bool:
         return self.error is None
+
+    def find_unheld(self) -> tuple[bool, str | None]:
+        return self.counter.planned.exists(), self.unheld
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
         return None
@@ -153,13 +158,32 @@ def supervisor(
     policy: Policy = FAST,
     agent: Inside | None = None,
     care: Caring | None = None,
+    *,
     holds: Sequence[int] = (),
+    standbys: StandbyPlace | None = None,
     **watches: Watch,
 ) -> Supervisor:
     command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
     launch = Launch(command, dict(os.environ), None, None)
     log = folder / "app.log"
-    return Supervisor(launch, policy=policy, watches=watches, log=log, tell=told, agent=agent, care=care, holds=holds)
+    return Supervisor(
+        launch,
+        policy=policy,
+        watches=watches,
+        log=log,
+        tell=told,
+        agent=agent,
+        care=care,
+        holds=holds,
+        standbys=standbys,
+    )
+
+
+def make_standbys(folder: Path, code: str, told: Listener) -> Standbys:
+    """Standbys of the command of `supervisor`."""
+    command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
+    launch = Launch(command, dict(os.environ), None, None)
+    return Standbys(launch, folder=folder / "agent", log=folder / "app.log", tell=told, holds=(), grace_seconds=0.5)
 
 
 def in_background(target: Callable[[], object]) -> threading.Thread:
