@@ -26,7 +26,9 @@ APP = Path(__file__).parent / "spark" / "standby_app.py"
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 DEADLINE_SECONDS = 300
 PAUSE_SECONDS = 12.0
-"""About as long as a driver takes until another one waits beside it: so a kill meets any state of the two."""
+"""About as long as a driver takes until another one is begun beside it."""
+AWAITED = 0.7
+"""How often one that waits is awaited before somebody is killed: else hardly one would ever be let go."""
 STOPPED_SECONDS = 3.0
 WHO = (
     "driver",
@@ -87,8 +89,12 @@ checkpoint = "{self.lines.checkpoint}-witness"
         return [each for each in told if each["event"] == name]
 
     def kill(self, chance: Random) -> None:
-        """Kill or stop somebody at any instant of the next few seconds."""
-        time.sleep(chance.uniform(0, PAUSE_SECONDS))
+        """Kill or stop somebody: at any instant of the next seconds, or of those after another has come to wait."""
+        if chance.random() < AWAITED:
+            self._await_standby()
+            time.sleep(chance.uniform(0, STOPPED_SECONDS))
+        else:
+            time.sleep(chance.uniform(0, PAUSE_SECONDS))
         who = chance.choice(WHO)
         self.counts[who] += 1
         assert self._run is not None
@@ -123,6 +129,15 @@ checkpoint = "{self.lines.checkpoint}-witness"
         self._feeder.join()
         deadline = time.monotonic() + DEADLINE_SECONDS
         while len(self.lines.shown()) < self.lines.count:
+            assert time.monotonic() < deadline, self._events.read_text()
+            time.sleep(0.1)
+
+    def _await_standby(self) -> None:
+        """Wait until one waits beside the driver of now."""
+        assert self._run is not None
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not any(each["at"] > self.events("started")[-1]["at"] for each in self.events("standing_by")):
+            assert self._run.poll() is None, self._events.read_text()
             assert time.monotonic() < deadline, self._events.read_text()
             time.sleep(0.1)
 
