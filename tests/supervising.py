@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lastgood.errors import StorageError
 from lastgood.failures.ending import Cause
+from lastgood.journal.incident import ComingBack
 from lastgood.ladder.rungs import CommandStanding
 from lastgood.observe.progress import LogProgress
 from lastgood.process.driver import Launch
@@ -111,6 +112,7 @@ class Caring:
         self.standings: list[CommandStanding] = []
         self.causes: list[Cause] = []
         self.first: list[tuple[str, int, bool]] = []
+        self.backs: list[ComingBack] = []
         self.astray: Cause | None = None
         self.before: dict[str, CommandStanding] = {}
         self.ends: list[CommandStanding | None] = []
@@ -138,8 +140,9 @@ class Caring:
         assert ended.failure == cause.cls.value
         self.causes.append(cause)
 
-    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool, back: ComingBack) -> None:
         self.first.append((checkpoint, batch, rerun))
+        self.backs.append(back)
 
     def is_ahead(self, checkpoint: str) -> bool:
         return False

@@ -206,6 +206,8 @@ def _describe_around(found: Status) -> Iterator[tuple[str, str]]:
 
 def _describe_incident(found: Status) -> Iterator[tuple[str, str]]:
     """When the last incident was, why, what was done, and whether that kept its promise."""
+    from lastgood.journal.incident import describe_way_back
+
     told = found.to_json()["last_incident"]
     if told is None:
         return
@@ -226,6 +228,8 @@ def _describe_incident(found: Status) -> Iterator[tuple[str, str]]:
         parts.append(f"back after {_format_span(told['back_after_seconds'])} with batch {told['first_batch']}")
     elif told["outcome"] == "open":
         parts.append("whether a batch followed was not looked at")
+    if told["parts"]:
+        parts.append(describe_way_back(told["way"], told["parts"]))
     parts += [] if told["promise"] is None else [f"promise {told['promise']}"]
     parts += [] if told["signature"] in (None, "signed") else ["not signed by a key of this machine"]
     yield "", f"{'; '.join(parts)}: {told['next']}"

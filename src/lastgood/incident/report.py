@@ -48,6 +48,7 @@ class IncidentReport(JsonValue):
 
     json = make_form(
         "*incident outcome by_hand=is_by_hand signature back_after_seconds=incident.back_after_seconds "
+        "parts=incident.parts "
         "timeline=_timeline plan=incident.plan recoveries lost"
     )
     """What `report --format json` prints."""

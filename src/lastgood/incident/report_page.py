@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lastgood.incident.report import IncidentReport
-from lastgood.journal.incident import PERSON, RECOVERED, Incident, list_files, list_ranges
+from lastgood.journal.incident import PERSON, RECOVERED, Incident, describe_way_back, list_files, list_ranges
 from lastgood.signing import SignatureStanding
 from lastgood.visible import Excerpt, make_visible, shorten, take_excerpt
 
@@ -77,6 +77,7 @@ def _format_head(report: IncidentReport) -> str:
         "planned" if report.is_by_hand else "failed": _format_time(incident.failed_at_ms),
         "stood at": _format_position(incident.position),
         "back after": _format_back(report),
+        "came back": _format_way_back(report.incident),
         "guarantee": _format_guarantee(incident.plan),
         "promise": promise,
     }
@@ -98,6 +99,12 @@ def _format_back(report: IncidentReport) -> str | None:
         return None
     again = ", which ran again" if report.incident.rerun else ""
     return f"{_format_span(seconds)}, with batch {report.incident.first_batch}{again}"
+
+
+def _format_way_back(incident: Incident) -> str | None:
+    if incident.back is None or not incident.parts:
+        return None
+    return _escape_text(describe_way_back(incident.back.way, incident.parts))
 
 
 def _format_guarantee(plan: Mapping[str, Any] | None) -> str | None:

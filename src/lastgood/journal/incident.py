@@ -20,7 +20,10 @@ from lastgood.written import redact_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
-DID = ("restart", "repair", "wait", "stop")
+COLD, STANDBY = WAYS = ("cold", "standby")
+_WAYS = {COLD: "by a new process", STANDBY: "by the driver that stood by"}
+_REPAIR = "repair"
+DID = ("restart", _REPAIR, "wait", "stop")
 OPEN, RECOVERED, PERSON, STOPPED = OUTCOMES = ("open", "recovered", "person", "stopped")
 _UNASKED: Final = Signer()
 _OF_PLAN = (
@@ -133,13 +136,37 @@ class Attempt(JsonValue):
     """Where a plan waits for a person."""
 
 
+def _require_coming_back(back: ComingBack) -> None:
+    if back.way not in WAYS:
+        raise ValueError(f"way is {back.way!r:.50}")
+    if back.noticed_seconds is not None and not math.isfinite(back.noticed_seconds):
+        raise ValueError(f"noticed_seconds is {back.noticed_seconds}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingBack(JsonValue):
+    """How a query came to run again."""
+
+    json = make_form(strict=True, check=_require_coming_back)
+
+    way: str
+    """`cold`: a new process · `standby`: one that had waited for it."""
+    noticed_seconds: float | None
+    """From the end of the process that failed until all that it had started had ended as well; None: nobody saw it."""
+    process_at_ms: int
+    """When the process was started, or let go."""
+    query_at_ms: int | None
+    """When the query began in it; None: nobody told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident(JsonValue):
     """A failure of a supervised query; or a call of `recover` that changed something, or called a person."""
 
     json = make_form(
         "format id checkpoint pipeline failed_at_ms cause position attempts first_batch rerun first_batch_at_ms "
-        "promise outcome",
+        "promise outcome back",
+        left_out="back",
         strict=True,
         finish=redact_written,
         check=_require_incident,
@@ -167,6 +194,29 @@ class Incident(JsonValue):
     """`state` (`kept`, `broken`, `unknown`) and `because`, a line each; None: not looked at yet."""
     outcome: str = OPEN
     """`open`: no new batch yet · `recovered` · `person`: somebody was called · `stopped`: it is not started again."""
+
+    back: ComingBack | None = None
+    """How it came to run again; None: it did not, or by others."""
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """The seconds of each part of the way back, in their order; but for `noticed`: since the failure was known."""
+        back = self.back
+        if back is None or self.first_batch_at_ms is None:
+            return {}
+        parts = {}
+        if back.noticed_seconds is not None:
+            parts["noticed"] = back.noticed_seconds
+        parts["judged"] = sum(each.seconds for each in self.attempts if each.did != _REPAIR)
+        parts["repaired"] = sum(each.seconds for each in self.attempts if each.did == _REPAIR)
+        between = (back.process_at_ms - self.failed_at_ms) / 1000
+        parts["waited"] = max(0.0, between - parts["judged"] - parts["repaired"])
+        first_at_ms = back.process_at_ms
+        if back.query_at_ms is not None:
+            parts["started"] = (back.query_at_ms - back.process_at_ms) / 1000
+            first_at_ms = back.query_at_ms
+        parts["first batch"] = (self.first_batch_at_ms - first_at_ms) / 1000
+        return {name: round(seconds, 3) for name, seconds in parts.items()}
 
     @property
     def back_after_seconds(self) -> float | None:
@@ -217,6 +267,12 @@ class Incident(JsonValue):
         """Its file, signed if there is a key."""
         told = signer.signed(INCIDENT, (self.id,), self.to_json())
         return json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+
+
+def describe_way_back(way: str, parts: Mapping[str, float]) -> str:
+    """How a query came to run again, in one line for a person."""
+    seconds = ", ".join(f"{name} {each:.1f} s" for name, each in parts.items())
+    return f"{_WAYS[way]} ({seconds})"
 
 
 def shorten_plan(plan: Plan) -> dict[str, Any]:

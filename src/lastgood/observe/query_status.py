@@ -224,6 +224,8 @@ class Status(JsonValue):
             "outcome": incident.outcome,
             "first_batch": incident.first_batch,
             "back_after_seconds": incident.back_after_seconds,
+            "way": None if incident.back is None else incident.back.way,
+            "parts": incident.parts,
             "promise": incident.promise_state,
             "next": self.asked.command("report", incident.id),
             "signature": signature,

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Self
 
@@ -42,6 +43,8 @@ class CommandEnd:
     """What it returned; None if a signal ended it."""
     signal: str | None
     """Name of the signal that ended it, such as `SIGKILL`."""
+    at: float | None = field(default=None, compare=False)
+    """When the command itself had ended, as a Unix time; None if nobody was left to see it."""
 
     @property
     def is_success(self) -> bool:
@@ -55,14 +58,14 @@ class CommandEnd:
         return f"exit code {self.exit_code}"
 
 
-def _describe_ending(returncode: int) -> CommandEnd:
+def _describe_ending(returncode: int, at: float | None) -> CommandEnd:
     if returncode >= 0:
-        return CommandEnd(returncode, None)
+        return CommandEnd(returncode, None, at)
     try:
         name = signal.Signals(-returncode).name
     except ValueError:
         name = f"signal {-returncode}"
-    return CommandEnd(None, name)
+    return CommandEnd(None, name, at)
 
 
 class Child:
@@ -198,7 +201,7 @@ class Child:
         last = next(self._reports, {})
         self._guard.wait()
         if "returncode" in last:
-            self._ending = _describe_ending(int(str(last["returncode"])))
+            self._ending = _describe_ending(int(str(last["returncode"])), float(str(last["at"])))
         else:  # the guard itself was killed: its child died with it, the rest is ours to end
             self._kill_marked()
             self._ending = CommandEnd(None, "SIGKILL")

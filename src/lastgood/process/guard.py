@@ -8,7 +8,7 @@ survive whatever happens to its owner. Owner's side: `child.py`.
 The owner holds the other end of CONTROL, a socket: its end means that the owner is dead, however it died. What
 descriptors come through it, or were inherited, stay open until this process ends: so a lock of the owner outlives it
 until nothing of the command is left. Reports are JSON lines on REPORT: `{"pid": 1}` or `{"error": "ENOENT"}`, then
-`{"returncode": 0}`.
+`{"returncode": 0, "at": 1796000000.5}`: when the command itself was seen to have ended.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Guard:
         self._report = report
         self._grace_seconds = grace_seconds
         self._child: subprocess.Popen[bytes] | None = None
+        self._ended_at = 0.0
 
     def run(self, command: list[str]) -> None:
         """Start `command`, wait for it or for the owner, leave nothing behind."""
@@ -112,9 +113,10 @@ class Guard:
             return
         self._tell({"pid": self._child.pid})
         owner_lives = self._wait(self._child, wake_read)
+        self._ended_at = time.time()
         self._sweep(gently=owner_lives)
         if owner_lives:
-            self._tell({"returncode": self._child.returncode})
+            self._tell({"returncode": self._child.returncode, "at": self._ended_at})
 
     def _wait(self, child: subprocess.Popen[bytes], wake: int) -> bool:
         """Return once the command has ended; False if the owner went first."""

@@ -101,6 +101,12 @@ class Agents:
         seen = any(driver.queries for driver in self._drivers())
         return seen or any(isinstance(each, QueryStarted | StartFailed) for each in self._records())
 
+    def find_query_start_ms(self, checkpoint: str) -> int | None:
+        """When the query of a checkpoint began in this run of the command, the last time; None: nobody told."""
+        started = [each for each in self._records() if isinstance(each, QueryStarted) and each.checkpoint is not None]
+        own = [each.started_at_ms for each in started if self._name(str(each.checkpoint)) == checkpoint]
+        return own[-1] if own else None
+
     def find_unheld(self) -> tuple[bool, str | None]:
         """Whether this run of the command has started its queries, and why no start of one can be held back."""
         drivers = [driver for driver in self._drivers() if driver.queries and driver.exited_at_ms is None]

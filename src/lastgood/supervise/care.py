@@ -8,6 +8,7 @@ from typing import Protocol
 from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause
 from lastgood.frozen import dataclass
+from lastgood.journal.incident import ComingBack
 from lastgood.ladder.rungs import CommandStanding
 from lastgood.supervise import events
 
@@ -74,13 +75,14 @@ class Care(Protocol):
         """
         ...
 
-    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool, back: ComingBack) -> None:
         """A query has committed its first batch since the command was started.
 
         Args:
             checkpoint: Of the query.
             batch: Which one.
             rerun: Whether it had been planned before.
+            back: How the command came to run, as far as its supervisor knows.
         """
         ...
 

@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from lastgood.frozen import dataclass
+from lastgood.journal.incident import COLD
 from lastgood.written import redact_written
-
-COLD, STANDBY = "cold", "standby"
-"""How a command comes to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class Started(Event):
     """File that holds what the command prints."""
     checkpoints: list[str]
     way: str = COLD
-    """Of `COLD`, `STANDBY`: a new process, or one that waited."""
+    """Of `journal.incident.WAYS`."""
     waited_seconds: float | None = None
     """How old the process was that waited; None for a new one."""
 

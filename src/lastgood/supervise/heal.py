@@ -13,6 +13,7 @@ from lastgood.errors import LastgoodError, format_command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
 from lastgood.frozen import dataclass
+from lastgood.journal.incident import ComingBack
 from lastgood.ladder.rungs import CommandStanding, Rung, choose_rungs
 from lastgood.observe.evidence import EvidenceOptions, make_asked_at_location
 from lastgood.observe.exposure import has_unread
@@ -217,12 +218,14 @@ class Healer:
         for checkpoint, query in self._queries.items():
             query.story.note_failure(ended, cause, ended.positions.get(checkpoint, {}))
 
-    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+    def note_first_batch(self, checkpoint: str, batch: int, *, rerun: bool, back: ComingBack) -> None:
         """See `Care`."""
         query = self._queries.get(checkpoint)
         if query is None:
             return
-        query.story.note_first_batch(batch, query.plan, rerun=rerun)
+        if self.agents is not None:
+            back = replace(back, query_at_ms=self.agents.find_query_start_ms(checkpoint))
+        query.story.note_first_batch(batch, query.plan, rerun=rerun, back=back)
         code = None if self.agents is None else self.agents.code_of(checkpoint)
         if code is not None:
             self._note_code(checkpoint, code)

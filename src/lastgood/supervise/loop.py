@@ -13,6 +13,7 @@ from typing import IO, Protocol
 
 from lastgood.errors import LastgoodError, StorageError, format_command_line
 from lastgood.failures.ending import Cause, find_cause
+from lastgood.journal.incident import COLD, STANDBY, ComingBack
 from lastgood.ladder.rungs import CommandStanding, Standings
 from lastgood.observe.progress import NOTHING, LogProgress
 from lastgood.process.child import Child, CommandEnd
@@ -142,7 +143,8 @@ class Supervisor:
         self._runs = 0
         self._standbys = standbys
         self._began_at = 0.0
-        self._is_from_standby = False
+        self._way = COLD
+        self._noticed_seconds: float | None = None
 
     @property
     def child(self) -> Child | None:
@@ -236,7 +238,7 @@ class Supervisor:
         """The driver that waits, if it may take the place of the one that has ended; that one is surely dead."""
         if self._standbys is None:
             return None
-        if cause is not None and (cause.is_of_old_plan or (self._is_from_standby and not has_moved)):
+        if cause is not None and (cause.is_of_old_plan or (self._way == STANDBY and not has_moved)):
             self._standbys.give_up()  # a new process reads anew what this one has read before
             return None
         return self._standbys.take()
@@ -273,7 +275,7 @@ class Supervisor:
             child, output = taken.child, taken.output
             self._began_at = time.time()
             output.move(self._log, self._show, self._log_trouble)
-        self._is_from_standby = taken is not None
+        self._way = COLD if taken is None else STANDBY
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
@@ -296,6 +298,7 @@ class Supervisor:
         cause = None
         if self._stall is not None or not ending.is_success:
             self._failed = dict.fromkeys(self._seen, ended_at)
+            self._noticed_seconds = None if ending.at is None else max(0.0, ended_at - ending.at)
             if self._stop.is_set():
                 cause = Cause()
             else:
@@ -445,7 +448,7 @@ class Supervisor:
         rerun = at_start.planned is not None and at_start.planned >= first
         self._note_recovery(location, first, rerun=rerun)
         if self._care is not None:
-            self._care.note_first_batch(location, first, rerun=rerun)
+            self._care.note_first_batch(location, first, rerun=rerun, back=self._back)
 
     def _note_recovery(self, location: str, batch: int, *, rerun: bool) -> None:
         failed_at = self._failed.pop(location, None)
@@ -456,6 +459,16 @@ class Supervisor:
             events.Recovered(at=at, checkpoint=location, batch=batch, rerun=rerun, seconds=round(at - failed_at, 3))
         )
 
+    @property
+    def _back(self) -> ComingBack:
+        """How the run of now came about."""
+        return ComingBack(
+            way=self._way,
+            noticed_seconds=self._noticed_seconds,
+            process_at_ms=int(self._began_at * 1000),
+            query_at_ms=None,
+        )
+
     def _started(self, child: Child, taken: Taken | None) -> events.Started:
         python, java = self._launch.python, self._launch.java
         python_path = None
@@ -464,9 +477,9 @@ class Supervisor:
         java_version = None
         if java is not None:
             java_version = f"Java {java.version}"
-        way, waited_seconds = events.COLD, None
+        waited_seconds = None
         if taken is not None:
-            way, waited_seconds = events.STANDBY, round(taken.waited_seconds, 3)
+            waited_seconds = round(taken.waited_seconds, 3)
         return events.Started(
             at=self._began_at,
             run=self._runs,
@@ -476,7 +489,7 @@ class Supervisor:
             java=java_version,
             log=str(self._log),
             checkpoints=list(self._watches),
-            way=way,
+            way=self._way,
             waited_seconds=waited_seconds,
         )
 

@@ -15,7 +15,7 @@ from lastgood.ids import make_id
 from lastgood.incident.closing import close_incident, list_carried_out
 from lastgood.incident.notes import make_attempt
 from lastgood.incident.promise import Kept
-from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident
+from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, ComingBack, Incident
 from lastgood.journal.incidents import Incidents
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import read_clock_ms
@@ -103,13 +103,18 @@ class Story:
             self._add(make_attempt(left, at_ms=read_clock_ms(), seconds=0.0))
             self._end(STOPPED if waiting is None else PERSON)
 
-    def note_first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
+    def note_first_batch(self, batch: int, plan: Plan | None, *, rerun: bool, back: ComingBack) -> None:
         """The first new batch is committed: see whether it is the one that was promised."""
         self._writer.submit(self._note_topics)
         incident, self._open = self._open, None
         if incident is not None:
             seen = replace(
-                incident, first_batch=batch, rerun=rerun, first_batch_at_ms=read_clock_ms(), outcome=RECOVERED
+                incident,
+                first_batch=batch,
+                rerun=rerun,
+                first_batch_at_ms=read_clock_ms(),
+                outcome=RECOVERED,
+                back=back,
             )
             self._writer.submit(self._close, seen, batch, plan)
 

@@ -190,6 +190,21 @@ def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:
     assert cause.line == "org.apache.kafka.common.errors.TimeoutException: Timed out waiting"
 
 
+@pytest.mark.parametrize(
+    ("message", "is_old"),
+    [
+        ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 3", True),
+        ("[KAFKA_DATA_LOSS.TOPIC_DELETED] the topic was deleted", True),
+        ("the broker hung up", False),
+    ],
+)
+def test_what_was_read_before_the_first_query_may_be_at_fault(message: str, *, is_old: bool) -> None:
+    name = message[1:].partition("]")[0] if message.startswith("[") else None
+    cause = ChainedException(language="java", class_name="AnException", condition=name, message=message)
+    seen = RecordedFailure(causes=(cause,))
+    assert find_cause("", seen).is_of_old_plan == is_old
+
+
 def test_cause_of_a_driver_that_told_nothing_is_unknown() -> None:
     assert find_cause("all is well\n", None) == failure.Cause()
     assert find_cause("Traceback (most recent call last):\nValueError: no such flight\n", None).line == (

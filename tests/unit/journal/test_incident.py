@@ -9,8 +9,10 @@ import pytest
 
 from lastgood.journal.incident import (
     Attempt,
+    ComingBack,
     Incident,
     IncidentDamagedError,
+    describe_way_back,
     list_files,
     list_ranges,
     parse_incident,
@@ -82,6 +84,21 @@ def test_incident_tells_how_long_it_took_and_what_was_done() -> None:
     waiting = replace(INCIDENT, attempts=(replace(REPAIR, did="stop", recovery=None),))
     assert waiting.recoveries == (PLAN.recovery,)  # a person may carry it out later
     assert waiting.plan == REPAIR.plan
+
+
+def test_incident_tells_the_way_back_in_parts() -> None:
+    assert INCIDENT.parts == {}
+    assert "back" not in json.loads(INCIDENT.to_bytes())  # as a file from before it was told
+    back = ComingBack(way="standby", noticed_seconds=0.25, process_at_ms=AT_MS + 600, query_at_ms=AT_MS + 1600)
+    told = replace(INCIDENT, back=back)
+    assert parse_incident(told.to_bytes(), "x.json") == told
+    parts = {"noticed": 0.25, "judged": 0.1, "repaired": 0.4, "waited": 0.1, "started": 1.0, "first batch": 41.4}
+    assert told.parts == parts
+    assert sum(parts.values()) == pytest.approx(43.25)
+    line = describe_way_back("standby", {"noticed": 0.25, "judged": 0.1})
+    assert line == "by the driver that stood by (noticed 0.2 s, judged 0.1 s)"
+    unseen = replace(told, back=replace(back, noticed_seconds=None, query_at_ms=None))
+    assert unseen.parts == {"judged": 0.1, "repaired": 0.4, "waited": 0.1, "first batch": 42.4}
 
 
 def test_plan_that_was_carried_out_counts_before_one_that_was_only_made() -> None:

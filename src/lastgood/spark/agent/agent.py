@@ -52,9 +52,11 @@ class Agent:
 
     def after_start(self, start: Start, query: Any) -> None:
         """Have the query looked at where nothing else tells of it."""
-        self._held.append(str(query.runId))
-        self._note_starting(-1)
-        self._attachment(start.session).add(query, start.checkpoint)
+        try:
+            self._attachment(start.session).add(query, start.checkpoint)
+            self._held.append(str(query.runId))
+        finally:
+            self._note_starting(-1)
         self._heartbeat.beat_now()
 
     def start_failed(self, start: Start, error: Exception) -> None:
