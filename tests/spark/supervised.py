@@ -8,13 +8,13 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, TypeVar
 
 from lastgood.errors import LastgoodError
-from lastgood.lab.spark import find_default_spark, make_quick_conf, submit_command
+from lastgood.lab.spark import SparkEnvironment, find_default_spark, make_quick_conf, submit_command
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
 from lastgood.settings.config import ConfiguredQuery, Pipeline
@@ -91,20 +91,35 @@ class Lines:
 class Running:
     """The supervised application."""
 
-    def __init__(self, folder: Path, *names: str, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *names: str,
+        policy: Policy | None = None,
+        standby: bool = False,
+        app: Path = APP,
+        spark: SparkEnvironment | None = None,
+        more: Sequence[str] = (),
+    ) -> None:
+        """Two ways to call it: with Spark's own `spark-submit`, or with a Python that is named."""
         self.queries = tuple(Lines(folder / name) for name in names)
         self.events: list[Event] = []
         self.failed: LastgoodError | None = None
         self.at_rest: list[dict[str, dict[str, bytes]]] = []
         """The files of each query, whenever the driver has ended, and when it is started again."""
         self._supervisor: Supervisor | None = None
-        spark = find_default_spark()
-        arguments = [str(each) for query in self.queries for each in (query.input, query.checkpoint, query.output)]
+        environment = spark or find_default_spark()
+        arguments = [
+            *more,
+            *(str(each) for query in self.queries for each in (query.input, query.checkpoint, query.output)),
+        ]
         conf = folder / "conf"
         conf.mkdir()
-        settings = make_quick_conf(spark, find_java(os.environ))
+        settings = make_quick_conf(environment, find_java(os.environ))
         (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-        command = submit_command(APP, arguments, environment=spark, conf={})
+        command = submit_command(app, arguments, environment=environment, conf={})
+        if spark is not None:
+            command = [str(spark.python), str(app), *arguments]
         pipeline = Pipeline(
             name=folder.name,
             command=tuple(command),
@@ -112,8 +127,13 @@ class Running:
                 ConfiguredQuery(name=query.name, checkpoint=str(query.checkpoint), sink=f"file:{query.output}")
                 for query in self.queries
             ),
-            env={"PYSPARK_PYTHON": str(spark.python), "SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(conf)},
+            env={
+                "PYSPARK_PYTHON": str(environment.python),
+                "SPARK_HOME": str(environment.home),
+                "SPARK_CONF_DIR": str(conf),
+            },
             policy=policy or Policy(),
+            standby=standby,
         )
         self._prepared = replace(prepare(pipeline), log=folder / "app.log")
         self._thread = threading.Thread(target=self._supervise)
