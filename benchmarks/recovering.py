@@ -1,8 +1,9 @@
-"""What `lastgood run` itself takes between an end and the next start: `python benchmarks/recovering.py`
+"""How long a query is away: `python benchmarks/recovering.py`; `restarts` or `first` does one half of it.
 
-Prints one JSON object; exit code 1 if over budget. A real broker and a Delta table are asked before each start, of a
-query whose mirror holds ten thousand batches. Then two real drivers are killed in turns, again and again: one is
-restarted at once by hand and one by `run`, to the first new batch; who has no turn stands still (SIGSTOP).
+Prints one JSON object; exit code 1 if over budget. First what `lastgood run` itself takes between an end and the next
+start: a real broker and a Delta table are asked before each, of a query whose mirror holds ten thousand batches. Then
+real drivers are killed in turns, again and again, one that is restarted at once by hand, one under `run`, and one with
+a driver that stands by, to the first new batch; who has no turn stands still (SIGSTOP).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from confluent_kafka import Producer
 from deltalake import CommitProperties, Transaction, write_deltalake
@@ -37,23 +39,34 @@ from lastgood.settings.config import ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
-from lastgood.supervise.events import Ended, Event, Repaired, Started
+from lastgood.supervise.events import Ended, Event, Repaired, StandingBy, Started
 from lastgood.supervise.loop import Supervisor
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 
 BATCHES = 10_000
 RESTARTS = 20
-KILLS = 17
+KILLS = 7
 BUDGET_SECONDS = 0.25
 BUDGET_RATIO = 1.05
+BUDGET_STANDBY = 0.15
 POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
-APP = """
+STATELESS = """
 import sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
 writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1])
 writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
+"""
+STATEFUL = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", sys.argv[2]).option("subscribe", "clicks")
+rows = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 20).load()
+counts = rows.groupBy("value").count()
+writer = counts.writeStream.format("delta").outputMode("complete").option("checkpointLocation", sys.argv[1])
+writer.trigger(processingTime="100 milliseconds").start(sys.argv[1] + "-table").awaitTermination()
 """
 
 
@@ -146,14 +159,16 @@ class ByHand:
 
 
 @contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """The process group of a command stands still."""
-    group = os.getpgid(pid)
-    os.killpg(group, signal.SIGSTOP)
+def stopped(processes: list[psutil.Process]) -> Iterator[None]:
+    """Some processes, and all that they have started, stand still."""
+    found = [each for process in processes for each in (process, *process.children(recursive=True))]
+    for each in found:
+        each.suspend()
     try:
         yield
     finally:
-        os.killpg(group, signal.SIGCONT)
+        for each in found:
+            each.resume()
 
 
 def await_batches(watch: LogWatch) -> None:
@@ -165,68 +180,150 @@ def await_batches(watch: LogWatch) -> None:
 
 def back(watch: LogWatch, fail: Callable[[], None]) -> float:
     """Seconds from a failure to the first new batch."""
-    await_batches(watch)
     began = time.perf_counter()
     fail()
     newest = watch.look().committed or 0
     while (watch.look().committed or 0) <= newest:
-        time.sleep(0.01)
+        time.sleep(0.005)
     return time.perf_counter() - began
 
 
-def to_first_batch(folder: Path) -> list[Figure]:
-    spark = find_default_spark()
+class Supervised:
+    """A command under `run`, in a thread."""
+
+    def __init__(self, folder: Path, command: list[str], env: dict[str, str], *, standby: bool) -> None:
+        query = ConfiguredQuery(name="rows", checkpoint=str(folder))
+        pipeline = Pipeline(
+            name=f"benchmark-{folder.name}",
+            command=tuple(command),
+            queries=(query,),
+            env=env,
+            policy=POLICY,
+            standby=standby,
+        )
+        prepared = replace(prepare(pipeline), log=folder.with_suffix(".log"))
+        (self.watch,) = prepared.watches.values()
+        self._standby = standby
+        self._checkpoint = str(folder)
+        self._events: list[Event] = []
+        self._supervisors: list[Supervisor] = []
+        self._thread = threading.Thread(
+            target=lambda: supervise(prepared, tell=self._events.append, on_supervisor=self._supervisors.append)
+        )
+        self._thread.start()
+
+    def await_ready(self) -> None:
+        """Wait until it has committed some batches, and until another driver waits where one is to."""
+        await_batches(self.watch)
+        while self._standby and not self._is_waiting():
+            time.sleep(0.05)
+
+    def _is_waiting(self) -> bool:
+        last = [each for each in self._events if isinstance(each, Started | StandingBy)][-1]
+        return isinstance(last, StandingBy)
+
+    def kill(self) -> None:
+        """Kill the driver."""
+        child = self._supervisors[0].child
+        assert child is not None
+        os.kill(child.pid, signal.SIGKILL)
+
+    @property
+    def guards(self) -> list[psutil.Process]:
+        """What the command and the one that waits run below."""
+        return [each for each in psutil.Process().children() if self._checkpoint in each.cmdline()]
+
+    def stop(self) -> None:
+        self._supervisors[0].stop()
+        self._thread.join()
+
+
+def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: str) -> list[Figure]:
+    """Drivers of one application are killed in turns; who has no turn stands still."""
+    spark, java = find_default_spark(), find_java(os.environ)
     (folder / "conf").mkdir(parents=True)
-    (folder / "conf/spark-defaults.conf").write_text(
-        "".join(f"{key} {value}\n" for key, value in make_small_conf().items())
-    )
-    (folder / "app.py").write_text(APP)
-    env = {"PYSPARK_PYTHON": str(spark.python), "SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(folder / "conf")}
+    settings = make_small_conf(jars)
+    (folder / "conf/spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    (folder / "app.py").write_text(app)
+    env = {
+        "PYSPARK_PYTHON": str(spark.python),
+        "SPARK_HOME": str(spark.home),
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "JAVA_HOME": str(java.home),
+    }
 
     def command(checkpoint: str) -> list[str]:
-        return submit_command(folder / "app.py", [str(folder / checkpoint)], environment=spark, conf={})
+        return submit_command(folder / "app.py", [str(folder / checkpoint), *more], environment=spark, conf={})
 
     by_hand = ByHand(command("hand"), {**os.environ, **env})
-    query = ConfiguredQuery(name="rows", checkpoint=str(folder / "run"))
-    pipeline = Pipeline(name="benchmark", command=tuple(command("run")), queries=(query,), env=env)
-    supervisors: list[Supervisor] = []
-    prepared = replace(prepare(pipeline), log=folder / "app.log")
-    thread = threading.Thread(
-        target=lambda: supervise(prepared, tell=lambda _: None, on_supervisor=supervisors.append), daemon=True
-    )
-    (run_watch,) = prepared.watches.values()
     hand_watch = LogWatch(parse_location(str(folder / "hand")))
-    times: dict[str, list[float]] = {"hand": [], "run": []}
-
-    def supervised_pid() -> int:
-        child = supervisors[0].child
-        assert child is not None
-        return child.pid
-
+    supervised = {
+        "run": Supervised(folder / "run", command("run"), env, standby=False),
+        "standby": Supervised(folder / "standby", command("standby"), env, standby=True),
+    }
+    times: dict[str, list[float]] = {"hand": [], "run": [], "standby": []}
     try:
-        thread.start()
-        await_batches(run_watch)
         for _ in range(KILLS):
-            with stopped(supervised_pid()):
-                times["hand"].append(back(hand_watch, by_hand.restart))
-            with stopped(by_hand.pid):
-                times["run"].append(back(run_watch, lambda: os.kill(supervised_pid(), signal.SIGKILL)))
+            for way, seconds in times.items():
+                others = [each for other, run in supervised.items() if other != way for each in run.guards]
+                if way == "hand":
+                    await_batches(hand_watch)
+                    with stopped(others):
+                        seconds.append(back(hand_watch, by_hand.restart))
+                else:
+                    supervised[way].await_ready()
+                    with stopped([*others, psutil.Process(by_hand.pid)]):
+                        seconds.append(back(supervised[way].watch, supervised[way].kill))
     finally:
         by_hand.kill()
-        if supervisors:
-            supervisors[0].stop()
-            thread.join()
-    hand, supervised = statistics.median(times["hand"]), statistics.median(times["run"])
+        for each in supervised.values():
+            each.stop()
+    medians = {way: statistics.median(seconds) for way, seconds in times.items()}
     return [
-        Figure("failure to first new batch, restarted by hand at once", hand, "s"),
-        Figure("failure to first new batch, lastgood run", supervised, "s"),
-        Figure("failure to first new batch, run / by hand", supervised / hand, "ratio", BUDGET_RATIO),
+        *(Figure(f"{name}: failure to first new batch, {way}", seconds, "s") for way, seconds in medians.items()),
+        Figure(f"{name}: run / by hand", medians["run"] / medians["hand"], "ratio", BUDGET_RATIO),
+        Figure(f"{name}: standby / by hand", medians["standby"] / medians["hand"], "ratio", BUDGET_STANDBY),
     ]
+
+
+@contextlib.contextmanager
+def produce(broker: KafkaBroker) -> Iterator[None]:
+    """Records come in all the time."""
+    broker.create_topic("clicks", partitions=2)
+    is_done = threading.Event()
+
+    def send() -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        while not is_done.wait(0.02):
+            for number in range(4):
+                producer.produce("clicks", str(number).encode(), partition=number % 2)
+            producer.flush()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
+
+
+def to_first_batches(folder: Path) -> list[Figure]:
+    java = find_java(os.environ)
+    sets = fetch_jars(["broker", "spark"], java=java, progress=lambda _: None)
+    figures = to_first_batch(folder / "stateless", "stateless", STATELESS, [])
+    with KafkaBroker(folder / "kafka", java=java, jars=sets["broker"]) as broker, produce(broker):
+        jars = list(sets["spark"])
+        return figures + to_first_batch(folder / "stateful", "Kafka, state, Delta", STATEFUL, jars, broker.bootstrap)
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as folder:
-        figures = [*restarting(Path(folder) / "restarts"), *to_first_batch(Path(folder) / "drivers")]
+        figures = []
+        if "first" not in sys.argv:
+            figures += restarting(Path(folder) / "restarts")
+        if "restarts" not in sys.argv:
+            figures += to_first_batches(Path(folder) / "drivers")
     return print_figures(figures)
 
 

@@ -12,7 +12,7 @@ from standing_by import StandbyRun
 from lastgood.lab.spark import find_default_spark
 from lastgood.process.java import Java
 
-AT_ONCE = 10
+AT_ONCE = 5
 KILLS = int(os.environ.get("LASTGOOD_KILLS", "30"))
 RANDOM = Random(int(os.environ.get("LASTGOOD_SEED", "1")))
 

@@ -18,7 +18,8 @@ from lastgood.process.driver import Launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.spark.agent.fit import KEPT_FILE
-from lastgood.spark.agent.silent import VARIABLE
+from lastgood.spark.agent.silent import VARIABLE as REBUILD
+from lastgood.spark.agent.standby import VARIABLE as STANDBY
 from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Event, Noticed
 
@@ -38,7 +39,8 @@ def instrument(launch: Launch, folder: Path) -> Launch:
     others = [each for each in found if each != str(SITE_FOLDER)]
     path = os.pathsep.join([str(SITE_FOLDER), *others])
     env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
-    env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
+    for name in (REBUILD, STANDBY):  # it runs at once and for its sink, whatever the shell has exported that called us
+        env.pop(name, None)
     return replace(launch, env=env)
 
 

@@ -25,6 +25,7 @@ def beat(
     host: str = "vm",
     is_classic: bool = True,
     at_ms: int = 1,
+    held: list[str] | None = None,
 ) -> None:
     queries = [
         {"query_id": str(number), "run_id": str(number), "query_name": None, "checkpoint": each}
@@ -32,7 +33,7 @@ def beat(
     ]
     process: dict[str, Any] = {"pid": pid, "host": host, "process_started_at_ms": pid, "python": "3.9.18"}
     counts = {"recorded": 0, "dropped": 0, "trouble": trouble, "is_classic": is_classic}
-    told = {"beat_at_ms": at_ms, "exited_at_ms": None, "queries": queries, **counts}
+    told = {"beat_at_ms": at_ms, "exited_at_ms": None, "queries": queries, "held": held, **counts}
     draft = folder / "draft"
     draft.write_text(json.dumps(process | told))
     draft.replace(folder / f"{pid:013d}-{pid}.driver.json")
@@ -41,6 +42,40 @@ def beat(
 def write(folder: Path, pid: int, *records: Record, number: int = 1) -> None:
     file = folder / f"{pid:013d}-{pid}.{number:06d}.jsonl"
     file.write_bytes(encode_records(record.to_json() for record in records))
+
+
+def test_starts_can_be_held_back_where_the_agent_stood_before_each(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    agents.begin()
+    assert agents.find_unheld() == (False, None)
+    beat(tmp_path, 1, "/chk/a", held=[])
+    has_started, because = agents.find_unheld()
+    assert has_started
+    assert "in another way" in str(because)
+    beat(tmp_path, 1, "/chk/a", "/chk/b", held=None)  # the second is just being started
+    assert agents.find_unheld() == (False, None)
+    beat(tmp_path, 1, "/chk/a", "/chk/b", held=["0", "1", "of one that has ended"])
+    assert agents.find_unheld() == (True, None)
+    beat(tmp_path, 2, "/chk/c", held=["0"], is_classic=False)
+    assert "Spark Connect" in str(agents.find_unheld()[1])
+
+
+def test_the_newest_start_of_a_query_counts(tmp_path: Path) -> None:
+    agents = Agents(tmp_path, named={})
+    agents.begin()
+    beat(tmp_path, 1, "file:/chk/a")
+    agents.watches()
+    assert agents.find_query_start_ms("/chk/a") is None
+    started = [
+        QueryStarted(
+            recorded_at_ms=at_ms, query_id="0", run_id="1", checkpoint=f"file:/chk/{name}", started_at_ms=at_ms
+        )
+        for at_ms, name in ((5, "a"), (7, "b"), (9, "a"))
+    ]
+    write(tmp_path, 1, *started)
+    assert agents.find_query_start_ms("/chk/a") == 9
+    agents.begin()
+    assert agents.find_query_start_ms("/chk/a") is None
 
 
 def test_checkpoints_are_found_as_queries_start_and_stay_known(tmp_path: Path) -> None:
