@@ -35,5 +35,5 @@ def test_demo_is_exact_whenever_the_driver_is_killed(seed: int, tmp_path: Path) 
 @pytest.mark.proof
 @pytest.mark.timeout(1200)
 def test_whole_story_loses_and_doubles_what_it_said(tmp_path: Path) -> None:
-    scenes = play(tmp_path, "abcde")
+    scenes = play(tmp_path, "abcdef")
     assert [scene["reread"] > 0 for scene in scenes[:2]] == [True, True]

@@ -36,7 +36,7 @@ _STRANGE = ("changed", "unknown")
 
 
 @click.command(cls=OnceCommand)
-@click.option("--scenes", default="a,b,c,d,e", show_default=True, metavar="LETTERS", help="Which are played.")
+@click.option("--scenes", default="a,b,c,d,e,f", show_default=True, metavar="LETTERS", help="Which are played.")
 @click.option("--flights", type=click.IntRange(1_000, 336_776), default=100_000, show_default=True, help="How many.")
 @click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Flights a second, in scene a.")
 @click.option("--kills", type=click.IntRange(1, 20), default=1, show_default=True, help="Of the driver, in scene a.")

@@ -96,12 +96,13 @@ class Application:
         """Everything of one kind that was told since a mark, oldest first."""
         return [event for event in self._events[since:] if isinstance(event, kind)]
 
-    def start(self, policy: Policy | None = None, *, limit: int | None = None) -> int:
+    def start(self, policy: Policy | None = None, *, limit: int | None = None, standby: bool = False) -> int:
         """Begin to supervise it.
 
         Args:
             policy: What may be done by itself; the default one if None.
             limit: Its `maxOffsetsPerTrigger`; None: none.
+            standby: Whether another driver waits beside it.
 
         Returns:
             The mark before its first event.
@@ -112,7 +113,7 @@ class Application:
         if self.is_running:
             raise DemoFailedError("the application runs already", expected="a stop before the next start")
         self.limit(limit)
-        pipeline = replace(self._prepared.pipeline, policy=policy or Policy())
+        pipeline = replace(self._prepared.pipeline, policy=policy or Policy(), standby=standby)
         mark = self.mark
         run = _Run(Future())
         run.code = self._pool.submit(self._supervise, replace(self._prepared, pipeline=pipeline), run)

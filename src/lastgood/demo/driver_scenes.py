@@ -6,13 +6,15 @@ import random
 import re
 from collections.abc import Iterator
 
+from lastgood.demo.application import DemoFailedError
 from lastgood.demo.events import Scene
 from lastgood.demo.scenes import await_plan_told, make_scene, measure_seconds, require_ready
 from lastgood.demo.script import Script
 from lastgood.demo.stage import DemoStage
+from lastgood.journal.incident import STANDBY
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.ranges import count_offsets
-from lastgood.supervise.events import Ended, Recovered, Repaired
+from lastgood.supervise.events import Ended, Recovered, Repaired, StandingBy, Started
 
 SAME_BATCH = 2
 _RESULTS = "64k"
@@ -85,4 +87,34 @@ def play_too_large(stage: DemoStage, script: Script) -> Iterator[Scene]:
         did=f"with a limit of {script.limit:,} set, the recorded batch came and failed again; after {len(failures)}"
         f" failures it was dropped, and {batches} batches within the limit did the rest",
         seconds=seconds,
+    )
+
+
+def play_standby(stage: DemoStage, script: Script) -> Iterator[Scene]:
+    """`f`: as `a`, but another driver waits, warm, and takes over."""
+    application, chance = stage.application, random.Random(script.seed)  # noqa: S311 - instants, not secrets
+    require_ready(stage, script)
+    application.stop()
+    share = script.share("f")
+    stage.send(share // 4)
+    mark = application.start(limit=script.limit, standby=True)
+    waiting = application.await_event(StandingBy, mark)
+    stage.send(share - share // 4)
+    mark = application.mark
+    kill = application.kill_in_a_batch(chance)
+    ended = application.await_event(Ended, mark, after=kill.at)
+    seconds = measure_seconds(stage, mark, since="after the kill", at=kill.at, detected_at=ended.at)
+    started = application.await_event(Started, mark, after=ended.at)
+    if started.way != STANDBY:
+        raise DemoFailedError("another driver was to take over", found="a new process was started")
+    plan = await_plan_told(stage, mark)
+    stage.settle()
+    yield make_scene(
+        "f",
+        plan,
+        at=kill.at,
+        broke=f"kill -9 of driver {kill.pid} inside batch {kill.batch}",
+        did=f"driver {started.pid} had stood by, warm, and ran batch {kill.batch} again with its recorded ranges",
+        seconds=seconds,
+        beside=(f"it held {waiting.memory_bytes / 1e6:,.0f} MB while it waited",),
     )

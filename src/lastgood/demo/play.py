@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lastgood.demo.application import DemoFailedError
 from lastgood.demo.checkpoint_scenes import play_deleted
-from lastgood.demo.driver_scenes import make_small_driver, play_killed, play_too_large
+from lastgood.demo.driver_scenes import make_small_driver, play_killed, play_standby, play_too_large
 from lastgood.demo.events import Scene
 from lastgood.demo.offset_scenes import play_outage, play_stable_offsets
 from lastgood.demo.script import Script
@@ -30,6 +30,7 @@ _PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
     "c": play_deleted,
     "d": play_stable_offsets,
     "e": play_outage,
+    "f": play_standby,
 }
 
 

@@ -15,11 +15,12 @@ SCENES: Mapping[str, str] = MappingProxyType(
         "c": "the checkpoint is deleted while the application is down",
         "d": "the classic recipe, on purpose: the next start is fed with the offsets of CURRENT-3",
         "e": "an outage longer than the retention",
+        "f": "the driver is killed while another one stands by",
     }
 )
 """By their letters, in the order in which they are played."""
 
-_BATCHES: Mapping[str, int] = MappingProxyType({"b": 8, "c": 2, "d": 5, "e": 2})
+_BATCHES: Mapping[str, int] = MappingProxyType({"b": 8, "c": 2, "d": 5, "e": 2, "f": 4})
 """How many full batches each needs; the first scene that is played gets all the other flights."""
 _BATCHES_FIRST = 4
 _BATCHES_PER_LIFE = 6
