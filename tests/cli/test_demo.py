@@ -142,4 +142,4 @@ def test_scenes_and_their_figures_are_what_was_asked_for(
 def test_scene_that_there_is_not_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--scenes=x")
     assert (code, out) == (2, "")
-    assert "of a,b,c,d,e" in err
+    assert "of a,b,c,d,e,f" in err

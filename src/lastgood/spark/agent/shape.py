@@ -99,6 +99,12 @@ def describe_sources(frame: Any) -> list[dict[str, Any]]:
     return [each for _, each in found]
 
 
+def list_sources_of_kafka(frame: Any) -> list[Any]:
+    """Its leaves that read Kafka, as Java's plan has them."""
+    leaves = _list(frame._jdf.queryExecution().analyzed().collectLeaves())  # noqa: SLF001
+    return [leaf for leaf in leaves if _name_class(leaf) == "StreamingRelationV2" and leaf.sourceName() == "kafka"]
+
+
 def may_keep_state(frame: Any) -> bool:
     """Whether any part of it may keep state, by its kind; a join with a table that stands still counts as well."""
     return any(_name_class(each) in _MAY_KEEP for each in _list_nodes(frame._jdf.queryExecution().analyzed()))  # noqa: SLF001

@@ -1,7 +1,7 @@
 """What a waiting driver does meanwhile, so that Java has met what the query will need: small, and stopped at once.
 
 It runs in a session of its own, which shares nothing with the application's but the engine: no listener of the
-application hears of it, and nothing but a temporary folder is written.
+application hears of it. Nothing but a temporary folder is written; of a topic of Kafka what came last is read.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ from .driver import report_trouble
 _BATCHES = 3
 _SECONDS_MAX = 120.0
 _LOOK_SECONDS = 0.05
+_KAFKA_MS = 1000
+"""Records of so long ago are read."""
 _NAME = "lastgood-standby"
 _LISTENERS = "spark.sql.streaming.streamingQueryListeners"
+_CATALOG, _DELTA = "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _COPIED = (
     "spark.sql.streaming.stateStore.providerClass",
     "spark.sql.streaming.checkpointFileManagerClass",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
 )
 """Settings of the application's session that decide which classes its query will need."""
-_KAFKA = (
-    "org.apache.spark.sql.kafka010.KafkaMicroBatchStream",
-    "org.apache.spark.sql.kafka010.KafkaBatchPartitionReader",
-    "org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer",
-    "org.apache.kafka.clients.admin.KafkaAdminClient",
-    "org.apache.kafka.clients.consumer.KafkaConsumer",
+_KAFKA_OF_STREAMS = (
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
 )
 
 
@@ -59,59 +65,67 @@ class Warming:
         self._is_stopped.set()
 
     def _run(self) -> None:
-        warmed = []
+        warmed: list[str] = []
         try:
-            for each in self._warm():
-                warmed.append(each)
-                if self._is_stopped.is_set():
-                    return
+            for name, warm in self._choose():
+                if not self._is_stopped.is_set():
+                    warm()
+                    warmed.append(name)
         except Exception as error:  # noqa: BLE001 - it will be slower, and that is all
             if not self._is_stopped.is_set():
                 report_trouble(error)
-        self._tell(warmed)
+        if not self._is_stopped.is_set():
+            self._tell(warmed)
 
-    def _warm(self) -> Iterator[str]:
-        """Do one thing after the other; each is named when it is done."""
+    def _choose(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What is done, one after the other, and what each is called."""
         frame = self._writer._df  # noqa: SLF001 - a writer has no other way to its DataFrame
-        kinds = {each["kind"] for each in shape.describe_sources(frame)}
-        if any("kafka" in kind.lower() for kind in kinds):
-            self._load(_KAFKA)
-            yield "Kafka's classes"
+        is_stateful = shape.may_keep_state(frame)
+        yield "its plan", lambda: self._plan(frame)
         if self._session.conf.get(_LISTENERS, None):
             return  # each session makes those of its own, and they would hear of our queries
-        folder = tempfile.mkdtemp(prefix="lastgood-standby-")
-        try:
-            if shape.may_keep_state(frame):
-                self._stream(folder, is_stateful=True)
-                yield "streaming with state"
-            else:
-                self._stream(folder, is_stateful=False)
-                yield "streaming"
-        finally:
-            # Safe: a folder that was made here, under a name that nobody else has.
-            shutil.rmtree(folder, ignore_errors=True)
+        own = self._make_session()
+        for leaf in shape.list_sources_of_kafka(frame):
+            yield "Kafka", lambda leaf=leaf: self._read(own, leaf)  # type: ignore[misc]
+        if is_stateful:
+            yield "state", lambda: self._stream(own, "noop", is_stateful=True)
+        if self._session.conf.get(_CATALOG, None) == _DELTA:
+            yield "Delta", lambda: self._stream(own, "delta", is_stateful=False)
+        elif not is_stateful:
+            yield "streaming", lambda: self._stream(own, "noop", is_stateful=False)
 
-    def _load(self, names: tuple[str, ...]) -> None:
-        loader = self._session._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-        kind = self._session._jvm.java.lang.Class  # noqa: SLF001
-        for name in names:
-            kind.forName(name, True, loader)  # noqa: FBT003 - of Java
+    def _plan(self, frame: Any) -> None:
+        shape.describe(frame, shape.find_output_mode(self._writer))
 
-    def _stream(self, folder: str, *, is_stateful: bool) -> None:
-        """Some batches of a query of our own, by Java's API: Python's would change what it takes for the session."""
-        java = self._session._jsparkSession  # noqa: SLF001
-        own = java.newSession()
+    def _make_session(self) -> Any:
+        """A session of our own, by Java's API: Python's would change what it takes for the session."""
+        own = self._session._jsparkSession.newSession()  # noqa: SLF001
         for name in _COPIED:
             value = self._session.conf.get(name, None)
             if value is not None:
                 own.conf().set(name, value)
         own.conf().set("spark.sql.shuffle.partitions", "2")
+        return own
+
+    def _read(self, own: Any, leaf: Any) -> None:
+        """What came last, once, by the options of the application's source."""
+        jvm = self._session._jvm  # noqa: SLF001
+        options = jvm.java.util.HashMap(leaf.extraOptions().asCaseSensitiveMap())
+        for name in list(options.keySet()):
+            if any(name.lower() == each.lower() for each in _KAFKA_OF_STREAMS):
+                options.remove(name)
+        since_ms = int(time.time() * 1000) - _KAFKA_MS
+        rows = own.read().format("kafka").options(options).option("startingTimestamp", str(since_ms))
+        rows.option("startingOffsetsByTimestampStrategy", "latest").load().count()
+
+    def _stream(self, own: Any, sink: str, *, is_stateful: bool) -> None:
+        """Some batches of a query of our own."""
+        folder = tempfile.mkdtemp(prefix="lastgood-standby-")
         rows = own.readStream().format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2).load()
         if is_stateful:
             rows = rows.groupBy("value", self._no_columns()).count()
         writer = rows.writeStream().queryName(_NAME).outputMode("update" if is_stateful else "append")
-        kind = self._find_sink()
-        writer = writer.format(kind).option("checkpointLocation", os.path.join(folder, "checkpoint"))  # noqa: PTH118
+        writer = writer.format(sink).option("checkpointLocation", os.path.join(folder, "checkpoint"))  # noqa: PTH118
         query = writer.option("path", os.path.join(folder, "table")).start()  # noqa: PTH118
         deadline = time.monotonic() + _SECONDS_MAX
         try:
@@ -121,9 +135,8 @@ class Warming:
                     break
         finally:
             query.stop()
-
-    def _find_sink(self) -> str:
-        return "noop"
+            # Safe: a folder that was made here, under a name that nobody else has.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _no_columns(self) -> Any:
         gateway = self._session.sparkContext._gateway  # noqa: SLF001
