@@ -7,8 +7,10 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+
+import psutil
 
 from lastgood.errors import StorageError
 from lastgood.failures.ending import Cause
@@ -96,7 +98,9 @@ class Inside:
     def has_started(self) -> bool:
         return self.error is None
 
-    def find_unheld(self) -> tuple[bool, str | None]:
+    def judge_standby(
+        self, checkpoints: Collection[str], processes: Sequence[psutil.Process]
+    ) -> tuple[bool, str | None]:
         return self.counter.planned.exists(), self.unheld
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:

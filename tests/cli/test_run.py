@@ -552,3 +552,37 @@ def test_ledger_that_cannot_be_meant_starts_nothing(tmp_path: Path, env: dict[st
     assert (done.returncode, done.stdout) == (2, "")
     assert "LEDGER_URL_INVALID" in done.stderr
     assert "geh3im" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "found"),
+    [
+        (["--no-agent", "--", "true"], {}, "--no-agent"),
+        (["--", "true", "--deploy-mode", "cluster"], {}, "cluster mode"),
+        (["--", "true", "--conf", "spark.submit.deployMode=cluster"], {}, "cluster mode"),
+        (["--", "true", "--remote=sc://x"], {}, "Spark Connect"),
+        (["--", "true"], {"SPARK_REMOTE": "sc://x"}, "Spark Connect"),
+    ],
+)
+def test_no_driver_stands_by_where_nothing_could_hold_it_back(
+    env: dict[str, str], words: list[str], told: dict[str, str], found: str
+) -> None:
+    refused = run(env | told, "--standby", *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "no second driver can stand by" in refused.stderr
+    assert found in refused.stderr
+
+
+def test_none_stands_by_beside_a_check_that_would_take_it_for_the_driver(env: dict[str, str], tmp_path: Path) -> None:
+    config = '[pipeline.a]\ncommand = ["true"]\nstandby = true\ndriver_check = ["true"]\n'
+    (tmp_path / "lastgood.toml").write_text(config)
+    refused = run(env, "a", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "driver_check" in refused.stderr
+
+
+def test_check_says_what_a_second_driver_means(env: dict[str, str]) -> None:
+    checked = run(env, "--check", "--standby", "--", "true")
+    assert checked.returncode == 0
+    assert "a second driver" in checked.stdout
+    assert "done twice, and beside the first driver" in " ".join(checked.stdout.split())

@@ -96,7 +96,6 @@ THEIR_OWN = {
     "spark/agent/silent.py": "the folder that the supervisor has named",
     "spark/agent/standby.py": "the folder that the supervisor has named",
     "spark/agent/read_files.py": "what the application has opened itself, and the class path: looked at, never opened",
-    "spark/agent/warming.py": "a temporary folder of its own",
     "spark/audit_job.py": "the question of `verify`",
     "spark/load_job.py": "a footer of Parquet that it writes for Spark",
     "spark/load_main.py": "the question of `load`",

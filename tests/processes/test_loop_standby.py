@@ -18,13 +18,11 @@ POLICY = Policy(max_attempts=2, backoff_seconds=0.01, grace_seconds=0.5)
 WAITS = """
 import json, os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
-waiting = os.environ.get("LASTGOOD_STANDBY")
+place = pathlib.Path(os.environ.get("LASTGOOD_AGENT_DIR", ""))
+waiting = place.name.startswith("standby-")
 if waiting:
-    place = pathlib.Path(waiting)
-    place.mkdir(parents=True, exist_ok=True)
-    note = {"pid": os.getpid(), "host": "here", "process_started_at_ms": 0, "told_at_ms": 0, "warmed": []}
-    (place / "draft").write_text(json.dumps(note))
-    (place / "draft").rename(place / "ready.json")
+    (place / "draft").write_text(json.dumps({"pid": os.getpid(), "warmed": []}))
+    (place / "draft").rename(place / "1.ready.json")
     (folder / "die").touch()
     while not (place / "open").exists():
         time.sleep(0.01)
@@ -73,6 +71,7 @@ sys.exit(len(runs.read_text()) < 3)
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_AGENT_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(loop, "_STANDBY_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(standby, "_AGAIN_SECONDS", 0.05)
 
 

@@ -219,7 +219,7 @@ def _describe_standby(prepared: Prepared) -> str:
         held = f"at most {memory / 1e6:,.0f} MB"
     return (
         f"a second driver, with {held}, and executors of its own where they are not threads of it; what the application"
-        " does before its first start() is done twice"
+        " does before its first start() is done twice, and beside the first driver"
     )
 
 

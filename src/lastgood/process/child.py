@@ -23,6 +23,7 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
 from lastgood.process import guard
 
+_POLL_SECONDS = 0.02
 _MARK = "LASTGOOD_GUARD"
 """Environment variable that every process below one guard carries, so that it can be found without it."""
 
@@ -58,7 +59,8 @@ class CommandEnd:
         return f"exit code {self.exit_code}"
 
 
-def _describe_ending(returncode: int, at: float | None) -> CommandEnd:
+def _describe_ending(returncode: int, told_at: object) -> CommandEnd:
+    at = told_at if isinstance(told_at, float) else None
     if returncode >= 0:
         return CommandEnd(returncode, None, at)
     try:
@@ -201,19 +203,24 @@ class Child:
         last = next(self._reports, {})
         self._guard.wait()
         if "returncode" in last:
-            self._ending = _describe_ending(int(str(last["returncode"])), float(str(last["at"])))
+            self._ending = _describe_ending(int(str(last["returncode"])), last.get("at"))
         else:  # the guard itself was killed: its child died with it, the rest is ours to end
-            self._kill_marked()
+            while self._kill_marked():  # again, since a process can fork between our look and our signal
+                time.sleep(_POLL_SECONDS)
             self._ending = CommandEnd(None, "SIGKILL")
         self._close()
 
-    def _kill_marked(self) -> None:
+    def _kill_marked(self) -> bool:
+        """Whether there was anybody left."""
+        found = False
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(_MARK) == self._mark:
+                if process.environ().get(_MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found = True
                     # Safe: only what this command has started bears this mark, which was drawn at random; and psutil
                     # signals nobody who has got the id of another since.
                     process.kill()
+        return found
 
     def _close(self) -> None:
         with self._lock:

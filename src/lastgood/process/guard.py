@@ -91,7 +91,6 @@ class Guard:
         self._report = report
         self._grace_seconds = grace_seconds
         self._child: subprocess.Popen[bytes] | None = None
-        self._ended_at = 0.0
 
     def run(self, command: list[str]) -> None:
         """Start `command`, wait for it or for the owner, leave nothing behind."""
@@ -113,10 +112,10 @@ class Guard:
             return
         self._tell({"pid": self._child.pid})
         owner_lives = self._wait(self._child, wake_read)
-        self._ended_at = time.time()
+        ended_at = time.time()
         self._sweep(gently=owner_lives)
         if owner_lives:
-            self._tell({"returncode": self._child.returncode, "at": self._ended_at})
+            self._tell({"returncode": self._child.returncode, "at": ended_at})
 
     def _wait(self, child: subprocess.Popen[bytes], wake: int) -> bool:
         """Return once the command has ended; False if the owner went first."""

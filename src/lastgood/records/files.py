@@ -70,8 +70,10 @@ class Driver:
     """Events without a record."""
     trouble: str | None
     """What went wrong last in the recorder."""
-    held: tuple[str, ...] | None = ()
-    """The runs of queries, by id, before whose start the agent stood; None while one is being started."""
+    held: tuple[str, ...] = ()
+    """The runs among `queries`, by id, before whose start the agent stood."""
+    has_unheld: bool = False
+    """Whether others were seen in its Java, in whichever session."""
 
 
 def parse_driver(content: bytes) -> Driver | None:

@@ -1,4 +1,4 @@
-"""What a driver that stands by tells of itself: `ready.json` of `lastgood.spark.agent.standby`."""
+"""What a driver that stands by tells of itself: a `.ready.json` of `lastgood.spark.agent.standby`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class ReadFile(NamedTuple):
     device: int
     inode: int
     size: int
+    content_ns: int
     changed_ns: int
+    """When its content, and when anything of it was changed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +26,10 @@ class StandbyNote:
     """A process that waits before its first query, or says why it cannot."""
 
     pid: int
-    host: str
-    process_started_at_ms: int
-    told_at_ms: int
     master: str | None = None
     """Spark's: where its executors run."""
     cores: int | None = None
     """How many tasks these can run at once."""
-    application_id: str | None = None
     files: tuple[ReadFile, ...] = ()
     warmed: tuple[str, ...] | None = None
     """What is warm, in a few words each; None as long as more is being warmed."""

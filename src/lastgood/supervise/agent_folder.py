@@ -18,8 +18,7 @@ from lastgood.process.driver import Launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.spark.agent.fit import KEPT_FILE
-from lastgood.spark.agent.silent import VARIABLE as REBUILD
-from lastgood.spark.agent.standby import VARIABLE as STANDBY
+from lastgood.spark.agent.silent import VARIABLE
 from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Event, Noticed
 
@@ -39,8 +38,7 @@ def instrument(launch: Launch, folder: Path) -> Launch:
     others = [each for each in found if each != str(SITE_FOLDER)]
     path = os.pathsep.join([str(SITE_FOLDER), *others])
     env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
-    for name in (REBUILD, STANDBY):  # it runs at once and for its sink, whatever the shell has exported that called us
-        env.pop(name, None)
+    env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
     return replace(launch, env=env)
 
 
@@ -59,7 +57,7 @@ def put_kept(folder: Path, kept: Mapping[str, Mapping[str, Any]]) -> None:
     draft = folder / f"{KEPT_FILE}.tmp"
     with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
         stream.write(json.dumps(told))
-    # Safe: the folder is of this run alone, and no driver of it runs.
+    # Safe: the folder is of this run alone, and no driver of it runs that starts a query now: one may wait to.
     draft.replace(folder / KEPT_FILE)
 
 

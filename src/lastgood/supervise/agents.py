@@ -6,9 +6,11 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Failed, find_decisive_failure
@@ -26,6 +28,8 @@ _DEAD_AFTER_SECONDS = 30.0
 """How long an application may take to start a query again by itself."""
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
+_HINDERED_AFTER_SECONDS = 30.0
+_SPARK = "org.apache.spark.deploy.SparkSubmit"
 _PROGRESS = b'{"kind":"progress"'
 """Nearly all lines begin like this, and none of them tells why something ended."""
 
@@ -63,6 +67,7 @@ class Agents:
         self._running: dict[str, str] = {}
         self._gone_since: dict[str, float] = {}
         self._driver_seen: str | None = None
+        self._hindered_since: float | None = None
 
     def begin(self) -> None:
         """A new run of the command begins: what was written before is not of it."""
@@ -70,6 +75,7 @@ class Agents:
         self._beats.clear()
         self._running.clear()
         self._gone_since.clear()
+        self._hindered_since = None
 
     def watches(self) -> Mapping[str, Watch]:
         """How to look at the checkpoints of the queries seen so far, but those named and those that Spark made up."""
@@ -107,17 +113,27 @@ class Agents:
         own = [each.started_at_ms for each in started if self._name(str(each.checkpoint)) == checkpoint]
         return own[-1] if own else None
 
-    def find_unheld(self) -> tuple[bool, str | None]:
-        """Whether this run of the command has started its queries, and why no start of one can be held back."""
+    def judge_standby(
+        self, checkpoints: Collection[str], processes: Sequence[psutil.Process]
+    ) -> tuple[bool, str | None]:
+        """Whether this run of the command has started its queries, and why no start of one could be held back.
+
+        Args:
+            checkpoints: Of the queries that are watched; one that does not run now has yet to be started.
+            processes: All that the command has started, with itself.
+        """
         drivers = [driver for driver in self._drivers() if driver.queries and driver.exited_at_ms is None]
-        if any(driver.held is None for driver in drivers):
-            return False, None  # one is just being started
-        for driver in drivers:
-            if not driver.is_classic:
-                return True, "a client of Spark Connect has no driver of its own to keep warm"
-            if not _get_runs(driver) <= set(driver.held or ()):
-                return True, "a query of the command was started in another way than by Python's DataStreamWriter"
-        return bool(drivers), None
+        if not drivers:
+            return False, None
+        because = _find_hindrance(drivers, processes)
+        if because is None:
+            self._hindered_since = None
+        elif self._hindered_since is None:  # in the middle of a start it looks as if nobody had stood before that
+            self._hindered_since = self._clock()
+        if self._hindered_since is not None and self._clock() - self._hindered_since >= _HINDERED_AFTER_SECONDS:
+            return True, because
+        running = {self._name(str(query.checkpoint)) for driver in drivers for query in driver.queries}
+        return because is None and running >= set(checkpoints), None
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
@@ -258,8 +274,28 @@ class Agents:
         return content.partition(b"\n")[2]
 
 
-def _get_runs(driver: Driver) -> set[str]:
-    return {query.run_id for query in driver.queries}
+def _find_hindrance(drivers: Sequence[Driver], processes: Sequence[psutil.Process]) -> str | None:
+    """Why the starts of queries of a command could not be held back in another process of it; None: they could."""
+    if len(drivers) > 1:
+        return "several Python processes of the command start queries"
+    (driver,) = drivers
+    if not driver.is_classic:
+        return "a client of Spark Connect has no driver of its own to keep warm"
+    if driver.has_unheld or not {query.run_id for query in driver.queries} <= set(driver.held):
+        return "a query of the command was started in another way than by Python's DataStreamWriter"
+    if driver.host != socket.gethostname() or driver.pid not in {each.pid for each in processes}:
+        return "its driver is no process below this one, so that nobody would see it dead"
+    if sum(map(_is_spark, processes)) > 1:
+        return "the command runs more than one Spark, and starts queries in the other as well, as far as anybody knows"
+    return None
+
+
+def _is_spark(process: psutil.Process) -> bool:
+    """Whether it is the Java of a driver."""
+    try:
+        return process.name() == "java" and _SPARK in process.cmdline()
+    except psutil.Error:
+        return False  # it has ended
 
 
 def _is_of(record: Record, checkpoint: Location) -> bool:

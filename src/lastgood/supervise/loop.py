@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
+import psutil
+
 from lastgood.errors import LastgoodError, StorageError, format_command_line
 from lastgood.failures.ending import Cause, find_cause
 from lastgood.journal.incident import COLD, STANDBY, ComingBack
@@ -29,6 +31,7 @@ from lastgood.supervise.stalls import Stall, Stalls
 from lastgood.supervise.standby import StandbyPlace, Taken
 
 _AGENT_POLL_SECONDS = 0.25
+_STANDBY_LOOK_SECONDS = 2.0
 _STANDBY_AFTER_SECONDS = 60.0
 """How long a run that has nothing to commit goes on before another driver is made ready beside it."""
 
@@ -71,8 +74,10 @@ class AgentReports(Protocol):
         """Whether the last run has tried to start a query."""
         ...
 
-    def find_unheld(self) -> tuple[bool, str | None]:
-        """Whether the last run has started its queries, and why starts of this command cannot be held back."""
+    def judge_standby(
+        self, checkpoints: Collection[str], processes: Sequence[psutil.Process]
+    ) -> tuple[bool, str | None]:
+        """Whether the last run has started the queries of these, and why no start of one could be held back."""
         ...
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
@@ -144,6 +149,7 @@ class Supervisor:
         self._standbys = standbys
         self._began_at = 0.0
         self._way = COLD
+        self._next_standby = 0.0
         self._noticed_seconds: float | None = None
 
     @property
@@ -241,7 +247,11 @@ class Supervisor:
         if cause is not None and (cause.is_of_old_plan or (self._way == STANDBY and not has_moved)):
             self._standbys.give_up()  # a new process reads anew what this one has read before
             return None
-        return self._standbys.take()
+        try:
+            return self._standbys.take()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a new process is started, and none waits any more
+            self._standbys.refuse(f"it could not be let go ({error!r})")
+            return None
 
     def _start(self) -> tuple[Child, Output]:
         """A new process of the command."""
@@ -274,13 +284,14 @@ class Supervisor:
         else:
             child, output = taken.child, taken.output
             self._began_at = time.time()
-            output.move(self._log, self._show, self._log_trouble)
         self._way = COLD if taken is None else STANDBY
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
-        self._tell(self._started(child, taken))
         try:
+            if taken is not None:
+                output.move(self._log, self._show, self._log_trouble)
+            self._tell(self._started(child, taken))
             ending = self._watch(child)
             # Safe: the command itself has ended. What it has left behind would write to the checkpoint beside the
             # driver that is started next.
@@ -356,7 +367,7 @@ class Supervisor:
         while (ending := child.wait(self._poll_seconds)) is None:
             self._ask_agent()
             if self._standbys is not None:
-                self._keep_standby(self._standbys)
+                self._keep_standby(self._standbys, child)
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
                     self._look(location)
@@ -369,23 +380,29 @@ class Supervisor:
                 return child.kill()
         return ending
 
-    def _keep_standby(self, standbys: StandbyPlace) -> None:
+    def _keep_standby(self, standbys: StandbyPlace, child: Child) -> None:
         """Have another driver wait, once this one has got as far as it can: on a small machine they would be slow."""
-        assert self._agent is not None
         has_committed = self._at_start.keys() != self._seen.keys()
-        if self._stop.is_set() or not (has_committed or time.time() - self._began_at > _STANDBY_AFTER_SECONDS):
+        is_early = not has_committed and time.time() - self._began_at < _STANDBY_AFTER_SECONDS
+        if self._agent is None or self._stop.is_set() or is_early or time.monotonic() < self._next_standby:
             return
-        has_started, because = self._agent.find_unheld()
-        if because is not None:
-            standbys.refuse(because)
-        elif has_started:
-            standbys.look()
+        self._next_standby = time.monotonic() + _STANDBY_LOOK_SECONDS
+        try:
+            has_started, because = self._agent.judge_standby(self._watches, child.processes())
+            if because is not None:
+                standbys.refuse(because)
+            elif has_started:
+                standbys.look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on, and no other waits
+            standbys.refuse(f"it was not possible to keep one ({error!r})")
 
     def _end_with(self) -> int | None:
         """The signal to end the running command with, because we were told to, or because it goes on to no end."""
         if self._stop.is_set():
             signum, grace = self._stop_signals[0], self._policy.grace_seconds
             self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
+            if self._standbys is not None:
+                self._standbys.give_up()
             return signum
         dead = None
         if self._agent is not None:

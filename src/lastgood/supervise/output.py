@@ -48,6 +48,7 @@ class Output:
         self._file: IO[bytes] | None = None
         self._skip_bytes = 0
         self._has_trouble = False
+        self._is_ended = False
         self._read, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._pump, name="output", daemon=True)
         self._thread.start()
@@ -75,6 +76,7 @@ class Output:
             self._has_trouble = False
             self._skip_bytes = 0
             self._keep(bytes(self._tail))
+            self._close_if_ended()
 
     def hand_over(self) -> None:
         """Close our copy of the writing end, once the command has its own."""
@@ -93,7 +95,12 @@ class Output:
             if self._copy_to is not None:
                 self._show(chunk)
         os.close(self._read)
-        if self._file is not None:
+        with self._lock:
+            self._is_ended = True
+            self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        if self._is_ended and self._file is not None:
             self._file.close()
 
     def _show(self, chunk: bytes) -> None:

@@ -149,9 +149,12 @@ def _require_standby(pipeline: Pipeline, env: Mapping[str, str], *, agent: bool)
     elif _CLUSTER_MODE.search(words):
         found = "cluster mode, in which the driver is no process of this machine"
         expected = "client mode"
-    elif "SPARK_REMOTE" in env or "--remote" in pipeline.command:
+    elif "SPARK_REMOTE" in env or any(word.partition("=")[0] == "--remote" for word in pipeline.command):
         found = "a client of Spark Connect, which has no driver of its own"
         expected = "a classic session"
+    elif pipeline.driver_check:
+        found = "driver_check, which would take it for a driver that is alive"
+        expected = "no driver_check: that the first one is dead is seen by its own process"
     else:
         return
     raise UsageError("no second driver can stand by", subject=pipeline.name, found=found, expected=expected)

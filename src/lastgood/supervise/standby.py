@@ -7,10 +7,14 @@ every start of the first.
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,10 +24,13 @@ from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
 from lastgood.process.child import Child
 from lastgood.process.driver import Launch
+from lastgood.records.files import TROUBLE_FILE
 from lastgood.records.standby import StandbyNote, parse_standby
 from lastgood.sources.kafka.start_files import FILE_BYTES_MAX
+from lastgood.spark.agent import SITE_FOLDER
+from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.spark.agent.read_files import Identity, identify_file
-from lastgood.spark.agent.standby import OPEN, READY, VARIABLE
+from lastgood.spark.agent.standby import OPEN, PREFIX, READY_SUFFIX
 from lastgood.storage.reading import Location, open_storage
 from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Event, Noticed, StandingBy
@@ -77,15 +84,20 @@ class _Standby:
     output: Output
     named: Mapping[str, Identity | None]
     """The files that the command names, each as it was when this one began."""
-    start: bytes | str | None
+    start: bytes | float | None
     """What told the application where to begin."""
     began: float
     held: int
     """How many of the locks it holds."""
-    note: StandbyNote | None = None
-    note_ns: int = 0
+    notes: dict[str, tuple[int, StandbyNote]] = field(default_factory=dict)
+    """What its processes have told, by the names of their files, each with when that was written."""
     next_look: float = 0.0
     is_told: bool = False
+
+    @property
+    def note(self) -> StandbyNote | None:
+        """Of the one that waits; None: none has come so far."""
+        return next((note for _, note in self.notes.values()), None)
 
 
 class Standbys:
@@ -128,7 +140,6 @@ class Standbys:
         self._start_file = start_file
         self._one: _Standby | None = None
         self._ending: list[threading.Thread] = []
-        self._count = 0
         self._failures = 0
         self._not_before = 0.0
         self._is_refused = False
@@ -138,7 +149,8 @@ class Standbys:
         if self._is_refused:
             return
         if self._one is None:
-            if time.monotonic() >= self._not_before:
+            is_ending = any(each.is_alive() for each in self._ending)
+            if time.monotonic() >= self._not_before and not is_ending:
                 self._one = self._begin()
             return
         found = self._find_fault(self._one)
@@ -166,19 +178,19 @@ class Standbys:
         if found is not None:
             self._replace(*found)
             return None
-        self._one = None
         self._failures = 0
         self._hand_over(one)
         try:
-            make_private(one.folder)
             # Safe: the caller has seen the first driver end, with all that it started, and holds the locks, which this
             # one holds as well: nobody else starts a query on these checkpoints before it has ended. From here on it
             # is the command.
-            os.close(open_privately(str(one.folder / OPEN), os.O_WRONLY | os.O_CREAT))
-        except OSError as error:  # a full disk: it is started as ever
-            self._end(one)
+            os.close(open_privately(str(one.folder / OPEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        except OSError as error:  # a full disk: it is started as ever, once this one, which may have seen it, has ended
+            one.child.kill()
+            self.give_up()
             self._notice("STANDBY_NOT_TAKEN", f"the driver that stood by cannot be let go ({error.strerror})")
             return None
+        self._one = None
         return Taken(one.child, one.output, time.monotonic() - one.began)
 
     def give_up(self) -> None:
@@ -194,14 +206,22 @@ class Standbys:
             each.join()
 
     def _begin(self) -> _Standby | None:
-        self._count += 1
-        folder = self._folder / f"standby-{self._count:04d}"
+        """Start one, if that can be done now."""
+        try:
+            make_private(self._folder)
+            code = self._copy_agent()
+            # A name that nobody had: in a folder of an earlier one the gate may stand open.
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
+            output = Output(self._log)
+        except OSError as error:
+            self._put_off("STANDBY_ENDED", f"no driver stands by: {error}")
+            return None
         named, start = self._identify_named(), self._read_start_file()
-        output = Output(self._log)
+        path = self._launch.env.get("PYTHONPATH", "").replace(str(SITE_FOLDER), str(code / SITE_FOLDER.name))
         try:
             child = Child(
                 self._launch.command,
-                env={**self._launch.env, VARIABLE: str(folder)},
+                env={**self._launch.env, FOLDER_VARIABLE: str(folder), "PYTHONPATH": path},
                 cwd=self._cwd,
                 output=output.write_end,
                 grace_seconds=self._grace_seconds,
@@ -214,13 +234,25 @@ class Standbys:
             output.hand_over()
         return _Standby(folder, child, output, named, start, time.monotonic(), len(self._holds))
 
+    def _copy_agent(self) -> Path:
+        """The agent as it was when the first standby was begun: one that is being installed anew may have no gate."""
+        code = self._folder / "code"
+        if not code.exists():
+            draft = Path(tempfile.mkdtemp(prefix="code-", dir=self._folder))
+            shutil.copytree(SITE_FOLDER.parent, draft / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+            # Safe: the folder is of this run alone, and nobody else makes this name.
+            (draft / "agent").replace(code)
+        return code
+
     def _find_fault(self, one: _Standby) -> tuple[str, str] | None:
         """Why it cannot take the place of the first, as condition and sentence; None: it can."""
         ending = one.child.ending
-        self._read_note(one)
-        if one.note is not None and one.note.refused is not None:
-            self._is_refused = True
-            return "STANDBY_IMPOSSIBLE", f"no driver stands by: {one.note.refused}"
+        self._read_notes(one)
+        refused = [note.refused for _, note in one.notes.values() if note.refused is not None]
+        if len(one.notes) > 1:
+            refused.append("several Python processes of the command start queries")
+        if refused:
+            return "STANDBY_IMPOSSIBLE", f"no driver stands by: {refused[0]}"
         if ending is not None:
             return "STANDBY_ENDED", f"the driver that stood by has ended: {ending}; its output: {one.output.log}"
         if time.monotonic() < one.next_look:
@@ -260,24 +292,28 @@ class Standbys:
         """What the command line names: it may be read by others than the Python that tells what it has read."""
         return {path: identify_file(path) for path in _list_paths(self._launch.command, self._cwd)}
 
-    def _read_start_file(self) -> bytes | str | None:
-        """Its content, or why there is none."""
+    def _read_start_file(self) -> bytes | float | None:
+        """Its content; of one that cannot be read something that is never the same again."""
         if self._start_file is None:
             return None
         try:
-            return open_storage(self._start_file).read(self._start_file, limit=FILE_BYTES_MAX)
-        except LastgoodError as error:
-            return error.sentence
+            storage = open_storage(self._start_file)
+            if storage.stat(self._start_file) is None:
+                return b""
+            return storage.read(self._start_file, limit=FILE_BYTES_MAX)
+        except LastgoodError:
+            return math.nan
 
-    def _read_note(self, one: _Standby) -> None:
-        file = one.folder / READY
+    def _read_notes(self, one: _Standby) -> None:
         try:
-            changed_ns = file.stat().st_mtime_ns
-            if changed_ns != one.note_ns:
-                one.note = parse_standby(file.read_bytes()) or one.note
-                one.note_ns = changed_ns
+            for file in one.folder.glob(f"*{READY_SUFFIX}"):
+                written_ns = file.stat().st_mtime_ns
+                if one.notes.get(file.name, (0, None))[0] != written_ns:
+                    note = parse_standby(file.read_bytes())
+                    if note is not None:
+                        one.notes[file.name] = written_ns, note
         except OSError:
-            return  # it does not wait yet
+            return  # it has ended, and its folder is gone
 
     def _tell_if_warm(self, one: _Standby) -> None:
         if one.held < len(self._holds):
@@ -285,6 +321,10 @@ class Standbys:
         if one.is_told or one.note is None or one.note.warmed is None:
             return
         one.is_told = True
+        for file in one.folder.iterdir():
+            if TROUBLE_FILE.fullmatch(file.name):
+                last = file.read_text(errors="replace").strip().splitlines()[-1:]
+                self._notice("STANDBY_TROUBLE", f"the driver that stands by is not all warm: {' '.join(last)}")
         self._tell(
             StandingBy(
                 at=time.time(),
@@ -304,6 +344,9 @@ class Standbys:
         one.held = len(self._holds)
 
     def _replace(self, condition: str, sentence: str) -> None:
+        self._is_refused |= condition == "STANDBY_IMPOSSIBLE"
+        if self._one is not None and time.monotonic() - self._one.began > _AGAIN_SECONDS_MAX:
+            self._failures = 0  # it has waited for long, and was of use
         self.give_up()
         self._put_off(condition, sentence)
 
@@ -313,11 +356,14 @@ class Standbys:
         self._notice(condition, sentence)
 
     def _end(self, one: _Standby) -> None:
-        """End it beside what goes on: its gate stays shut, so nothing has to wait for that."""
+        """End it, beside what goes on."""
 
         def end() -> None:
-            one.child.stop()
+            # Safe: behind a shut gate nothing was begun that could be cut off.
+            one.child.kill()
             one.output.finish()
+            # Safe: a folder that was made for this one alone, which has ended. No link is followed.
+            shutil.rmtree(one.folder, ignore_errors=True)
 
         self._ending = [each for each in self._ending if each.is_alive()]
         self._ending.append(threading.Thread(target=end, name=f"standby-{one.child.pid}"))

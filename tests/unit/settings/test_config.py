@@ -29,6 +29,8 @@ cwd        = "app"
 max_downtime = "3d"
 mirror_state = true
 mirror_state_every = "1h"
+standby    = true
+standby_memory = "1500 MB"
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
 
@@ -79,6 +81,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
     assert pipeline.max_downtime_ms == 3 * 86_400_000
     assert pipeline.mirror_state_seconds == 3600
+    assert (pipeline.standby, pipeline.standby_memory) == (True, 1_500_000_000)
     assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
     assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)
@@ -164,6 +167,16 @@ def test_broken_toml_names_line_and_column(tmp_path: Path) -> None:
             '[pipeline.a]\ncommand = ["x"]\nmirror_state = true\nmirror_state_every = "500ms"',
             "pipeline.a.mirror_state_every",
             "0.5 s",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\nstandby_memory = "1GB"',
+            "pipeline.a.standby_memory",
+            "standby_memory without standby",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\nstandby = true\nstandby_memory = "much"',
+            "pipeline.a.standby_memory",
+            "'much'",
         ),
         ('[pipelines.a]\ncommand = ["x"]', "pipeline", "nothing"),
     ],

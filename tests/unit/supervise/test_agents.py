@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
 
 from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, Terminated
 from lastgood.spark.agent.files import encode_records
@@ -26,6 +30,7 @@ def beat(
     is_classic: bool = True,
     at_ms: int = 1,
     held: list[str] | None = None,
+    has_unheld: bool = False,
 ) -> None:
     queries = [
         {"query_id": str(number), "run_id": str(number), "query_name": None, "checkpoint": each}
@@ -33,7 +38,8 @@ def beat(
     ]
     process: dict[str, Any] = {"pid": pid, "host": host, "process_started_at_ms": pid, "python": "3.9.18"}
     counts = {"recorded": 0, "dropped": 0, "trouble": trouble, "is_classic": is_classic}
-    told = {"beat_at_ms": at_ms, "exited_at_ms": None, "queries": queries, "held": held, **counts}
+    told = {"beat_at_ms": at_ms, "exited_at_ms": None, "queries": queries, "held": held or [], **counts}
+    told["has_unheld"] = has_unheld
     draft = folder / "draft"
     draft.write_text(json.dumps(process | told))
     draft.replace(folder / f"{pid:013d}-{pid}.driver.json")
@@ -45,19 +51,50 @@ def write(folder: Path, pid: int, *records: Record, number: int = 1) -> None:
 
 
 def test_starts_can_be_held_back_where_the_agent_stood_before_each(tmp_path: Path) -> None:
-    agents = Agents(tmp_path)
+    now = [0.0]
+    agents = Agents(tmp_path, clock=lambda: now[0])
+    me = psutil.Process()
+    mine = {"host": socket.gethostname()}
+
+    def judge(*checkpoints: str) -> tuple[bool, str | None]:
+        return agents.judge_standby(checkpoints, [me])
+
     agents.begin()
-    assert agents.find_unheld() == (False, None)
-    beat(tmp_path, 1, "/chk/a", held=[])
-    has_started, because = agents.find_unheld()
-    assert has_started
-    assert "in another way" in str(because)
-    beat(tmp_path, 1, "/chk/a", "/chk/b", held=None)  # the second is just being started
-    assert agents.find_unheld() == (False, None)
-    beat(tmp_path, 1, "/chk/a", "/chk/b", held=["0", "1", "of one that has ended"])
-    assert agents.find_unheld() == (True, None)
-    beat(tmp_path, 2, "/chk/c", held=["0"], is_classic=False)
-    assert "Spark Connect" in str(agents.find_unheld()[1])
+    assert judge() == (False, None)
+    beat(tmp_path, me.pid, "/chk/a", held=["0", "of one that has ended"], **mine)
+    assert judge("/chk/a") == (True, None)
+    assert judge("/chk/a", "/chk/b") == (False, None)  # that of the second is not started yet
+    beat(tmp_path, me.pid, "/chk/a", "/chk/b", held=["0"], **mine)
+    assert judge("/chk/a", "/chk/b") == (False, None)  # it is just being started, as far as anybody knows
+    now[0] += 60
+    assert "in another way" in str(judge("/chk/a", "/chk/b")[1])
+    beat(tmp_path, me.pid, "/chk/a", "/chk/b", held=["0", "1"], **mine)
+    assert judge("/chk/a", "/chk/b") == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "because"),
+    [
+        ({"host": "elsewhere"}, "no process below this one"),
+        ({"pid": 1}, "no process below this one"),
+        ({"is_classic": False}, "Spark Connect"),
+        ({"has_unheld": True}, "in another way"),
+        ({"pids": (os.getpid(), os.getppid())}, "several Python processes"),
+    ],
+)
+def test_none_stands_by_where_a_start_might_not_be_held_back(
+    tmp_path: Path, told: dict[str, Any], because: str
+) -> None:
+    now = [0.0]
+    agents = Agents(tmp_path, clock=lambda: now[0])
+    agents.begin()
+    pids = told.pop("pids", (told.pop("pid", os.getpid()),))
+    for pid in pids:
+        beat(tmp_path, pid, "/chk/a", **{"held": ["0"], "host": socket.gethostname(), **told})
+    for _ in range(2):
+        found = agents.judge_standby(["/chk/a"], [psutil.Process()])
+        now[0] += 60
+    assert because in str(found[1])
 
 
 def test_the_newest_start_of_a_query_counts(tmp_path: Path) -> None:

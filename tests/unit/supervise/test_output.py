@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 from pathlib import Path
 
 from lastgood.supervise.output import LOG_BYTES, LOG_FILES, TAIL_BYTES, Output
@@ -74,3 +75,24 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     out = Output(tmp_path / "app.log")
     feed(out, b"\xff\xfe ok")
     assert out.tail().endswith(" ok")
+
+
+def test_output_goes_on_in_another_log_with_what_came_before(tmp_path: Path) -> None:
+    shown = io.BytesIO()
+    out = Output(tmp_path / "waiting.log")
+    os.write(out.write_end, b"begun\n")
+    while out.tail() != "begun\n":
+        time.sleep(0.01)
+    out.move(tmp_path / "app.log", shown, lambda _: None)
+    feed(out, b"let go\n")
+    assert (tmp_path / "waiting.log").read_text() == "begun\n"
+    assert (tmp_path / "app.log").read_text() == "begun\nlet go\n"
+    assert shown.getvalue() == b"let go\n"
+
+
+def test_output_that_has_ended_is_moved_as_well(tmp_path: Path) -> None:
+    out = Output(tmp_path / "waiting.log")
+    feed(out, b"all\n")
+    out.move(tmp_path / "app.log", None, lambda _: None)
+    out.finish()
+    assert (tmp_path / "app.log").read_text() == "all\n"

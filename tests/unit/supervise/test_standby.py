@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.process.driver import Launch
-from lastgood.spark.agent.standby import VARIABLE
+from lastgood.spark.agent import SITE_FOLDER
 from lastgood.storage.reading import parse_location
 from lastgood.supervise import standby
 from lastgood.supervise.events import Event, Noticed, StandingBy
@@ -22,16 +22,14 @@ from lastgood.supervise.standby import Standbys, Taken
 SECONDS = 20
 WAITING = """
 import json, os, pathlib, sys, time
-folder = pathlib.Path(os.environ["LASTGOOD_STANDBY"])
-folder.mkdir(parents=True, exist_ok=True)
+folder = pathlib.Path(os.environ["LASTGOOD_AGENT_DIR"])
 print("begun", flush=True)
 read = os.stat("read.txt")
-file = [os.path.abspath("read.txt"), read.st_dev, read.st_ino, read.st_size, read.st_mtime_ns]
-note = {"pid": os.getpid(), "host": "here", "process_started_at_ms": 0, "told_at_ms": 0}
-note |= {"master": "local[2]", "cores": 2, "files": [file], "warmed": ["all"]}
+file = [os.path.abspath("read.txt"), read.st_dev, read.st_ino, read.st_size, read.st_mtime_ns, read.st_ctime_ns]
+note = {"pid": os.getpid(), "master": "local[2]", "cores": 2, "files": [file], "warmed": ["all"]}
 draft = folder / "draft"
 draft.write_text(json.dumps(note | json.loads(os.environ.get("NOTE", "{}"))))
-draft.rename(folder / "ready.json")
+draft.rename(folder / f"{os.getpid()}.ready.json")
 while not (folder / "open").exists():
     time.sleep(0.01)
 print("let go", flush=True)
@@ -47,8 +45,10 @@ class Kept:
         self.holds: list[int] = []
         (folder / "app.py").write_text(textwrap.dedent(code))
         (folder / "read.txt").write_text("as it was")
-        note = options.pop("note", "{}")
-        launch = Launch((sys.executable, str(folder / "app.py")), {**os.environ, "NOTE": str(note)}, None, None)
+        note, path = options.pop("note", "{}"), str(options.pop("path", ""))
+        launch = Launch(
+            (sys.executable, str(folder / "app.py")), {**os.environ, "NOTE": str(note), "PYTHONPATH": path}, None, None
+        )
         self.standbys = Standbys(
             launch,
             folder=folder / "agent",
@@ -207,5 +207,35 @@ def test_locks_that_came_later_are_held_for_it_as_well(make: Callable[..., Kept]
     os.close(again)
 
 
-def test_the_variable_is_the_one_of_the_agent() -> None:
-    assert VARIABLE == "LASTGOOD_STANDBY"
+def test_two_processes_that_wait_are_none_that_can_be_kept_apart(make: Callable[..., Kept]) -> None:
+    kept = make(f"import os\nos.fork()\n{WAITING}")
+    kept.wait(lambda: kept.noticed != [])
+    assert kept.noticed == ["STANDBY_IMPOSSIBLE"]
+
+
+def test_its_folder_goes_with_it(make: Callable[..., Kept], tmp_path: Path) -> None:
+    kept = make()
+    kept.await_waiting()
+    kept.standbys.close()
+    assert [each.name for each in (tmp_path / "agent").iterdir() if each.name.startswith("standby-")] == []
+
+
+def test_the_gate_of_another_is_never_its_own(make: Callable[..., Kept]) -> None:
+    """Both in one folder, as where a pipeline is supervised twice by what was prepared once."""
+    first, second = make(), make()
+    first.await_waiting()
+    taken = first.take()
+    assert taken is not None
+    second.await_waiting()
+    assert taken.child.wait(SECONDS) is not None
+    assert second.take() is not None
+
+
+def test_the_agent_that_one_begins_with_is_a_copy(make: Callable[..., Kept], tmp_path: Path) -> None:
+    code = "import os, sys\nprint(os.environ['PYTHONPATH'], flush=True)"
+    kept = make(code, path=f"{SITE_FOLDER}:/elsewhere")
+    kept.wait(lambda: kept.noticed != [])
+    kept.standbys.close()
+    site, rest = (tmp_path / "app.standby.log").read_text().splitlines()[0].split(":")
+    assert (site, rest) == (str(tmp_path / "agent" / "code" / "site"), "/elsewhere")
+    assert (Path(site) / "sitecustomize.py").read_bytes() == (SITE_FOLDER / "sitecustomize.py").read_bytes()

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,12 +16,12 @@ from .files import RecordFileWriter
 from .guarding import CodeGuard
 from .queries import Queries
 from .sessions import Attachment, detach, identify_session, is_connect, make_attachment
+from .standby import QUERY_NAME, list_running
 from .starts import Start
 from .writer import Writer
 
 CLOSE_SECONDS = 2.0
 """How long the end of the application may wait for us, in all."""
-_HELD_MAX = 1000
 
 
 class Agent:
@@ -34,8 +33,8 @@ class Agent:
         self._pid = os.getpid()
         self._attachments: dict[int, Attachment] = {}
         self._has_connect = False
-        self._starting = 0
-        self._held: deque[str] = deque(maxlen=_HELD_MAX)
+        self._held: set[str] = set()
+        self._has_unheld = False
         self._writer = Writer(RecordFileWriter(folder))
         self._queries = Queries(self._writer)
         self._guard = CodeGuard(folder)
@@ -46,22 +45,18 @@ class Agent:
 
     def before_start(self, start: Start) -> None:
         """Listen to the session, from before its first query on; see that the query goes with its checkpoint."""
-        self._note_starting(1)
         self._attachment(start.session)
         self._guard.check(start)
 
     def after_start(self, start: Start, query: Any) -> None:
         """Have the query looked at where nothing else tells of it."""
-        try:
-            self._attachment(start.session).add(query, start.checkpoint)
-            self._held.append(str(query.runId))
-        finally:
-            self._note_starting(-1)
+        self._attachment(start.session).add(query, start.checkpoint)
+        self._held.add(str(query.runId))
+        self._note_unheld(start.session)
         self._heartbeat.beat_now()
 
     def start_failed(self, start: Start, error: Exception) -> None:
         """Record that there is no query, and why."""
-        self._note_starting(-1)
         self._queries.start_failed(start.query_name, start.checkpoint, error)
 
     def report_trouble(self, error: Exception) -> None:
@@ -87,9 +82,13 @@ class Agent:
                 self._attachments[known] = attached
             return self._attachments[known]
 
-    def _note_starting(self, more: int) -> None:
+    def _note_unheld(self, session: Any) -> None:
+        """Whether a query runs here that was started past us, in whichever session."""
+        if is_connect(session):
+            return
         with self._lock:
-            self._starting += more
+            running = [each for each in list_running(session) if each.name() != QUERY_NAME]
+            self._has_unheld = not {str(each.runId()) for each in running} <= self._held
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -103,7 +102,8 @@ class Agent:
                 }
                 for query in self._queries.running()
             ],
-            "held": None if self._starting else list(self._held),
+            "held": [query.run_id for query in self._queries.running() if query.run_id in self._held],
+            "has_unheld": self._has_unheld,
             "recorded": self._writer.recorded,
             "dropped": self._writer.dropped,
             "trouble": self._writer.trouble,

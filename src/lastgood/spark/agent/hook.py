@@ -113,13 +113,13 @@ def _instrument(module: ModuleType) -> None:
     if rebuilt:
         silent.mute(module, Path(os.environ[FOLDER_VARIABLE]), rebuilt)  # else the application must not go on
         return
-    waiting = os.environ.get(standby.VARIABLE)
+    waiting = standby.find_standby_folder()
     try:
-        if waiting:
-            starts.hold(standby.Gate(Path(waiting)))
+        if waiting is not None:
+            starts.hold(standby.Gate(waiting))
         starts.observe(_agent)
         starts.watch(module)
     except Exception as error:  # noqa: BLE001 - a pyspark that we do not know: the application goes on without us
-        if waiting:
+        if waiting is not None:
             standby.leave(error)
         report_trouble(error)

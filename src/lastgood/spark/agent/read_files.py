@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from importlib.util import source_from_cache
 from typing import Any
 
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
 _COMPILED = ".pyc"
-Identity = tuple[int, int, int, int]
-"""Device, inode, size, time of the last change in ns: another file, or another content, has another one."""
+_CONF_OF_FILES = ("spark.jars", "spark.files", "spark.submit.pyFiles", "spark.archives")
+Identity = tuple[int, int, int, int, int]
+"""Device, inode, size, times of the last change of content and of anything else, in ns: another file, or another
+content, has another one."""
 
 
 def identify_file(path: str) -> Identity | None:
@@ -20,7 +22,7 @@ def identify_file(path: str) -> Identity | None:
         found = os.stat(path)  # noqa: PTH116 - a Path for each file that Python opens
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 class ReadFiles:
@@ -36,7 +38,7 @@ class ReadFiles:
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         """What `sys.addaudithook` calls."""
-        if event != "open" or self._is_closed:
+        if self._is_closed or event != "open":
             return
         path, flags = args[0], args[2]
         if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & os.O_ACCMODE == os.O_RDONLY:
@@ -66,25 +68,38 @@ class ReadFiles:
             source = getattr(module, "__file__", None)
             if isinstance(source, str):
                 self.add(source)  # its compiled form is looked at by its folder alone
-        return [(path, identity) for path, identity in list(self._found.items()) if os.path.exists(path)]  # noqa: PTH110
+        self._found = {path: found for path, found in list(self._found.items()) if os.path.exists(path)}  # noqa: PTH110
+        return list(self._found.items())
+
+    def find_changed(self) -> str | None:
+        """The first of those that is another one now; None if there is none."""
+        for path, identity in self.list_kept():
+            if identify_file(path) != identity:
+                return path
+        return None
 
 
-def find_files_of_java(jvm: Any, home: str | None) -> Iterable[str]:
-    """The files of the driver's Java: its class path, and what Spark's settings stand in.
+def find_files_of_java(session: Any) -> Iterator[str]:
+    """The files of the driver's Java: its class path, what Spark's settings stand in, and what they name.
 
     Args:
-        jvm: Of the session.
-        home: `SPARK_HOME`; None where it is not known.
+        session: A classic one.
     """
-    for entry in str(jvm.java.lang.System.getProperty("java.class.path")).split(os.pathsep):
+    system = session._jvm.java.lang.System  # noqa: SLF001
+    for entry in str(system.getProperty("java.class.path")).split(os.pathsep):
         if os.path.isdir(entry):  # noqa: PTH112
             yield from _list_files(entry)
         else:
             yield entry
+    home = os.environ.get("SPARK_HOME")
     conf = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))  # noqa: PTH118
     if conf:
         yield from _list_files(conf)
-    yield os.path.join(str(jvm.java.lang.System.getProperty("java.home")), "release")  # noqa: PTH118
+    yield os.path.join(str(system.getProperty("java.home")), "release")  # noqa: PTH118
+    for name in _CONF_OF_FILES:
+        for each in (session.sparkContext.getConf().get(name, "") or "").split(","):
+            path = each.partition("#")[0]
+            yield "/" + path[len("file:") :].lstrip("/") if path.startswith("file:") else path
 
 
 def _list_files(folder: str) -> list[str]:

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .driver import FILE, find_process_start_ms, make_private, report_trouble
+from .driver import FILE, FOLDER_VARIABLE, report_trouble
 from .read_files import ReadFiles, find_files_of_java
 
-VARIABLE = "LASTGOOD_STANDBY"
-"""Environment variable: the folder of this standby, through which it tells that it waits, and is let go."""
-READY, OPEN = "ready.json", "open"
-"""What it tells of itself, and the file whose presence is the open gate."""
-FORMAT_VERSION = 1
+PREFIX = "standby-"
+"""Begins the name of the folder of a standby, which lies in that of the agent. The variable that names the agent's
+folder names this one instead, so that no process has an agent and not its gate."""
+READY_SUFFIX, OPEN = ".ready.json", "open"
+"""Of what a process tells of itself, behind its id; and the file whose presence is the open gate."""
+QUERY_NAME = "lastgood-standby"
+"""Of what runs to warm Java, and is none of the application's."""
 _LOOK_SECONDS = 0.01
+_QUERIES_SECONDS = 1.0
+"""How often it is looked whether a query runs in Java after all."""
 _EXIT_CODE = 70
 _read_files = ReadFiles()
+
+
+def find_standby_folder() -> Path | None:
+    """The folder of this standby; None where this process need not wait."""
+    folder = Path(os.environ.get(FOLDER_VARIABLE, ""))
+    return folder if folder.name.startswith(PREFIX) else None
 
 
 def begin() -> None:
@@ -59,53 +68,61 @@ class Gate:
             if not self._is_open:
                 try:
                     self._wait(session, writer)
+                    self._pass()
                 except BaseException as error:  # noqa: BLE001 - also Ctrl-C, which an application may catch
                     leave(error)
                 self._is_open = True
 
     def _wait(self, session: Any, writer: Any) -> None:
-        if self._has_been_opened():  # while the application was coming here
-            return
         from .sessions import is_connect  # noqa: PLC0415 - what only those need who wait
         from .warming import Warming  # noqa: PLC0415
 
+        if self._has_been_opened():  # while the application was coming here
+            return
         if is_connect(session):
-            self._tell(refused="a client of Spark Connect has no driver of its own to keep warm")
-            leave(RuntimeError("a client of Spark Connect cannot stand by"))
+            self._refuse("a client of Spark Connect has no driver of its own to keep warm")
         context = session.sparkContext
-        for path in find_files_of_java(session._jvm, os.environ.get("SPARK_HOME")):  # noqa: SLF001
+        for path in find_files_of_java(session):
             _read_files.add(path)
         told = {
             "master": context.master,
             "cores": context.defaultParallelism,
-            "application_id": context.applicationId,
             "files": [(path, *identity) for path, identity in _read_files.list_kept()],
         }
         self._tell(**told)
-        warming = Warming(session, writer, lambda warmed: self._tell(**told, warmed=warmed))
+        warming = Warming(session, writer, self._folder, lambda warmed: self._tell(**told, warmed=warmed))
+        next_look = 0.0
         while not self._has_been_opened():
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _QUERIES_SECONDS
+                if any(each.name() != QUERY_NAME for each in list_running(session)):
+                    self._refuse("a query of it was started in another way than by Python's DataStreamWriter")
             time.sleep(_LOOK_SECONDS)
         warming.stop()
 
     def _has_been_opened(self) -> bool:
-        if not (self._folder / OPEN).exists():
-            return False
+        return (self._folder / OPEN).exists()
+
+    def _pass(self) -> None:
+        """See that it is still made of what is so, and be a driver like any other from now on."""
+        changed = _read_files.find_changed()
+        if changed is not None:
+            raise RuntimeError(f"{changed} has changed since it was read")
         _read_files.close()
-        os.environ.pop(VARIABLE, None)  # what this process starts from now on is of a driver like any other
-        return True
+        os.environ[FOLDER_VARIABLE] = str(self._folder.parent)
+
+    def _refuse(self, because: str) -> NoReturn:
+        self._tell(refused=because)
+        leave(RuntimeError(because))
 
     def _tell(self, **facts: Any) -> None:
-        told = {
-            "format_version": FORMAT_VERSION,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "process_started_at_ms": find_process_start_ms(),
-            "told_at_ms": int(time.time() * 1000),
-            **facts,
-        }
-        make_private(self._folder)
-        draft = self._folder / f"{READY}.tmp"
+        draft = self._folder / f"{os.getpid()}.draft"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE), "w") as stream:  # noqa: PTH123 - a descriptor
-            stream.write(json.dumps(told))
-        # Safe: the folder is of this standby alone, and what is told now holds instead of what was told before.
-        draft.replace(self._folder / READY)
+            stream.write(json.dumps({"pid": os.getpid(), **facts}))
+        # Safe: it is what this process tells of itself, and what is told now holds instead of what was told before.
+        draft.replace(self._folder / f"{os.getpid()}{READY_SUFFIX}")
+
+
+def list_running(session: Any) -> list[Any]:
+    """All queries that run in the Java of a classic session, whichever session they are of, as Java has them."""
+    return list(session._jsparkSession.sharedState().activeStreamingQueries().values())  # noqa: SLF001

@@ -49,10 +49,10 @@ def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
             (each / "__init__.py").write_text("")
         (streaming / "readwriter.py").write_text(writer)
         (tmp_path / "app.py").write_text(textwrap.dedent(app))
+        (tmp_path / "standby-1").mkdir(exist_ok=True)
         told = {
             "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(tmp_path / "lib")]),
-            "LASTGOOD_AGENT_DIR": str(tmp_path),
-            "LASTGOOD_STANDBY": str(tmp_path / "standby"),
+            "LASTGOOD_AGENT_DIR": str(tmp_path / "standby-1"),
             "PATH": os.environ["PATH"],
             **env,
         }
@@ -72,16 +72,36 @@ def test_it_ends_where_it_cannot_be_held_back(run: Callable[..., Any], tmp_path:
     process = run(writer)
     told, _ = process.communicate(timeout=SECONDS)
     assert (process.returncode, told) == (70, "")
-    (trouble,) = tmp_path.glob("*.trouble.txt")
+    (trouble,) = (tmp_path / "standby-1").glob("*.trouble.txt")
     assert "Traceback" in trouble.read_text()
 
 
 def test_where_the_gate_is_open_it_is_a_driver_like_any_other(run: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "standby").mkdir()
-    (tmp_path / "standby" / OPEN).touch()
+    (tmp_path / "standby-1").mkdir()
+    (tmp_path / "standby-1" / OPEN).touch()
     process = run()
     told, _ = process.communicate(timeout=SECONDS)
     assert (process.returncode, told) == (0, "started\nwent on\n")
+
+
+def test_what_has_changed_while_it_came_to_the_gate_ends_it(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "standby-1").mkdir()
+    (tmp_path / "standby-1" / OPEN).touch()
+    (tmp_path / "config").write_text("old")
+    process = run(
+        app=f"""
+from pathlib import Path
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+config = Path({str(tmp_path / "config")!r})
+config.read_text()
+config.write_text("newer")
+DataStreamWriter().start()
+"""
+    )
+    told, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, told) == (70, "")
+    (trouble,) = (tmp_path / "standby-1").glob("*.trouble.txt")
+    assert f"{tmp_path / 'config'} has changed" in trouble.read_text()
 
 
 def test_a_worker_of_spark_is_not_held_back(run: Callable[..., Any]) -> None:

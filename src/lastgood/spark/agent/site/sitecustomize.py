@@ -28,7 +28,7 @@ class _Finder(object):
             return _bring_in("hook").find_instrumented_spec(self, name, path, target)
         except Exception:  # whatever a pyspark that we do not know raises: it is noted down
             _report_trouble()
-            if os.environ.get("LASTGOOD_STANDBY"):
+            if _is_to_wait():
                 os._exit(70)  # nothing would hold its queries back
             if os.environ.get("LASTGOOD_REBUILD"):
                 raise  # its sink is to be muted
@@ -65,6 +65,10 @@ def _is_wanted():
     return not any(getattr(finder, "is_lastgood", False) for finder in sys.meta_path)
 
 
+def _is_to_wait():
+    return os.path.basename(os.environ["LASTGOOD_AGENT_DIR"]).startswith("standby-")  # noqa: PTH119
+
+
 def _begin_to_wait():
     """A driver that stands by notes down from here on what it is made of."""
     try:
@@ -89,6 +93,6 @@ def _run_next():
 
 if _is_wanted():
     sys.meta_path.insert(0, _Finder())
-    if os.environ.get("LASTGOOD_STANDBY"):
+    if _is_to_wait():
         _begin_to_wait()
 _run_next()
