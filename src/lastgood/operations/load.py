@@ -124,6 +124,7 @@ def _fill(place: LedgerPlace, checkpoint: Location) -> None:
             fill_with(checkpoint, take_snapshot(checkpoint), opened)
     except LastgoodError as error:
         error.effect = "the ledger was not filled; everything is loaded"
+        error.next = error.next or "the same command, which does no more than to fill it"
         raise
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from foreign import Lines
 
 from lastgood.errors import UsageError
+from lastgood.ledger.connecting import LedgerLockedError
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
 from lastgood.load.specification import (
     Bound,
@@ -210,6 +213,28 @@ def test_what_gzip_has_packed_is_whole_before_anything_is_written(
     assert refused.value.found == "it ends within a member"
     assert not (tmp_path / "t").exists()
     assert not list(tmp_path.glob("t.lastgood/**/load.json"))
+
+
+def test_ledger_that_does_not_answer_is_filled_by_the_same_command(file: Path, tmp_path: Path) -> None:
+    """Without Spark: there is nothing to ask it but the first time."""
+    ledger = tmp_path / "ledger.db"
+    options = LoadOptions(schema="a int", checkpoint=str(tmp_path / "chk"), ledger=str(ledger))
+
+    def load_chunk(question: LoadQuestion, tell: object, say: object) -> None:
+        CheckpointBuilder(tmp_path / "chk", Lines(['{"lastgood_load":1,"file":0,"position":2}'])).run(1)
+        location = parse_location(question.checkpoint)
+        keep_spec(open_writable(location), location, question.spec)
+        keep_count(open_writable(location), location, 0, ChunkCount(1, 0))
+
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerLockedError) as refused:
+            load([str(file)], f"delta:{tmp_path}/t", options, run=load_chunk)
+        assert refused.value.effect == "the ledger was not filled; everything is loaded"
+        assert (refused.value.next or "").startswith("the same command")
+    assert not load([str(file)], f"delta:{tmp_path}/t", options).is_new
+    with contextlib.closing(sqlite3.connect(ledger)) as connection:
+        assert connection.execute("SELECT batch_id, is_committed FROM lastgood_batch").fetchall() == [(0, 1)]
 
 
 def test_a_folder_is_loaded_alone_and_has_files(file: Path) -> None:
