@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
+from forked import run
 
 from lastgood.lab.s3 import S3Server
 from lastgood.load.begun import Begun
@@ -54,6 +58,29 @@ def test_what_only_this_machine_reaches_needs_no_lease(tmp_path: Path) -> None:
         assert lease is None
         with pytest.raises(CheckpointHeldError), hold_alone(checkpoint):
             pass
+
+
+@pytest.mark.parametrize(
+    ("bucket", "changed", "code", "condition"),
+    [
+        ("pond", {}, 2, "USAGE"),
+        ("lake", {"AWS_SECRET_ACCESS_KEY": "wrong"}, 12, "STORAGE_DENIED"),
+        ("lake", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, 10, "STORAGE_UNAVAILABLE"),
+    ],
+)
+def test_table_that_cannot_be_reached_is_told_before_spark_asks_for_it(
+    bucket: str, changed: Mapping[str, str], code: int, condition: str, s3: S3Server, tmp_path: Path
+) -> None:
+    if s3.program.name == "moto" and code == 12:
+        pytest.skip("moto lets everybody in")
+    (tmp_path / "a.csv").write_text("1\n")
+    table, checkpoint = f"s3a://{bucket}/{tmp_path.name}/table", tmp_path / "chk"
+    words = ["load", tmp_path / "a.csv", "--to", f"delta:{table}", "--checkpoint", checkpoint, "--schema", "id INT"]
+    told = run(*words, "--format", "json", env={**os.environ, **changed})
+    error = json.loads(told.stdout)["error"]
+    assert (told.returncode, error["condition"]) == (code, condition)
+    assert bucket in (error["subject"] or error["found"])
+    assert [each.name for each in tmp_path.iterdir() if each.name != "here"] == ["a.csv"]
 
 
 @pytest.mark.parametrize(

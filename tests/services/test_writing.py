@@ -299,6 +299,9 @@ def test_a_bucket_that_is_not_there_is_not_made(s3: S3Server) -> None:
     for change in changes(storage, root):
         with pytest.raises(StorageError):
             change()
+    with pytest.raises(StorageError) as refused:
+        storage.write(root / "file", b"1")
+    assert "bucket does not exist" in (refused.value.found or "")
     assert not storage.filesystem.exists("pond")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from lastgood.errors import UsageError
 from lastgood.load.encoding import require_known_encoding
@@ -18,7 +20,8 @@ from lastgood.load.specification import (
 from lastgood.observe.load_options import IN_SESSION, LoadOptions, is_reached, require_reached
 from lastgood.observe.table_asked import JDBC, look_at_table, name_tables
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
-from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.location import find_storage_kind
+from lastgood.storage.reading import Location, StorageDeniedError, open_storage, parse_location
 
 _NEEDS_NO_SCHEMA = (LoadFormat.TEXT, LoadFormat.PARQUET)
 """Of these Spark need not look for the columns."""
@@ -57,6 +60,31 @@ def _require_place(place: Location, kind: str, wanted: LoadOptions) -> None:
         raise UsageError(
             "a table on an object store is one that knows batches", found=f"{kind}:{place}", expected="delta:LOCATION"
         )
+
+
+def require_answer(place: Location) -> None:
+    """See that the storage of a table answers, and has its bucket, before Spark asks it again and again for minutes.
+
+    Args:
+        place: Of the table.
+
+    Raises:
+        UsageError: there is no such bucket.
+        StorageError: it does not answer, or not to us (subclasses).
+    """
+    if place.scheme == "file":
+        return
+    storage, bucket = open_storage(place), replace(place, path="/")
+    if storage.stat(place) is not None or not find_storage_kind(place.scheme).is_bucket:
+        return
+    with suppress(StorageDeniedError):  # who may see no more of it than a folder
+        if storage.stat(bucket) is None:
+            raise UsageError(
+                "there is no such bucket",
+                found=str(bucket),
+                expected="one that is there: a load makes none",
+                effect="nothing was read or written",
+            )
 
 
 def find_quarantine(table: str, wanted: LoadOptions) -> str | None:

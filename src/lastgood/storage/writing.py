@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
 from lastgood.errors import NoSpaceError, Retry, StorageError, make_owner_command
+from lastgood.redaction import redact_error
 from lastgood.storage.drafts import make_draft_name
 from lastgood.storage.local_tree import Place
 from lastgood.storage.location import find_storage_kind
@@ -569,4 +570,5 @@ def _translate_write_errors(file: Location) -> Iterator[None]:
         ) from error
     except OSError as error:
         kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
-        raise kind("the file cannot be written", subject=str(file), found=error.strerror) from error
+        found = error.strerror or redact_error(error) or None  # a service has its own words, and no number
+        raise kind("the file cannot be written", subject=str(file), found=found) from error

@@ -27,7 +27,7 @@ from lastgood.load.specification import (
     name_load,
 )
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
-from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load
+from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load, require_answer
 from lastgood.observe.load_options import LoadOptions
 from lastgood.sinks.kind import OwnRows, TakenOut
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
@@ -230,6 +230,7 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
     located = _locate_load(files, to, wanted)
+    require_answer(located.place)
     asked = look_at_load(located.inputs, located.table, wanted, _read_known(located.checkpoint))
     with _hold(located.name, located.place, located.checkpoint, asked, wanted) as held:
         yield held
