@@ -158,7 +158,7 @@ def load(
         del say
         error = run_in_session(session, question.to_question(), take)
         if error is not None:
-            raise make_load_error(error, _GOES_ON)
+            raise make_load_error(error, _GOES_ON, question.spec.table)
 
     return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell, run=run)
 

@@ -22,9 +22,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.causes import read_causes
 from lastgood.failures.classify import classify_causes
-from lastgood.failures.lack import explain_lack
+from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.journal.lease import is_newest
 from lastgood.load.begun import read_begun, read_end, read_planned
 from lastgood.load.encoding import ENCODING
@@ -642,10 +643,19 @@ def find_reason(error: BaseException) -> str:
 
 
 def explain_failure(error: BaseException) -> dict[str, str]:
-    """What the job tells of an error of Spark: its `kind`, and what was `found`."""
+    """What the job tells of an error of Spark, or one of ours: its `kind`, and what was `found`."""
+    if isinstance(error, LastgoodError):
+        return _explain_own(error)
     told, found = str(error), find_reason(error)
     cause = vars(error).get("_cause")  # as PySpark has it of an error of Java; no method tells it
     if _OF_DATABASE in found and cause is not None:
         told = vars(error).get("_stackTrace") or told
         found = f"{found}: {find_reason(cause)}"
     return explain_lack(classify_causes(read_causes(told))) or {"kind": "failed", "found": found}
+
+
+def _explain_own(error: LastgoodError) -> dict[str, str]:
+    """As `explain_failure`, of an error that names its place and its cause itself."""
+    kind = TRANSIENT if error.retry is Retry.LATER else "own"
+    facts = (error.sentence, error.subject, error.found)
+    return {"kind": kind, "found": ": ".join(filter(None, facts))}

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lastgood.errors import LastgoodError
 from lastgood.notes import read_json
 from lastgood.spark.load_job import LoadRefusedError, explain_failure
 from lastgood.spark.load_session import choose_job
@@ -38,7 +39,7 @@ def main() -> int:
         except LoadRefusedError as refused:
             tell({"error": refused.answer})
             return 1
-        except (PySparkException, Py4JError) as error:
+        except (LastgoodError, PySparkException, Py4JError) as error:
             tell({"error": explain_failure(error)})
             raise
     return 0

@@ -234,7 +234,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         error = refused[-1] if refused else otherwise
         if error["kind"] == "failed":
             error = _explain_lack(log) or error
-        raise make_load_error(error, f"see {log}; the same command goes on from there")
+        raise make_load_error(error, f"see {log}; the same command goes on from there", question.spec.table)
 
 
 def _collect_parts(
@@ -277,12 +277,13 @@ def _explain_lack(log: Path) -> Mapping[str, str] | None:
         return explain_lack(read_driver_log(stream).failure)
 
 
-def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
+def make_load_error(error: Mapping[str, str], then: str, table: str | None = None) -> LastgoodError:
     """The error for what the job of a load has told.
 
     Args:
         error: Its `kind`, and what was `found`.
         then: What is to be done.
+        table: Into which it loads; None: a program takes the rows.
     """
     kind, found = error["kind"], error["found"]
     if kind == "taken":
@@ -303,6 +304,7 @@ def make_load_error(error: Mapping[str, str], then: str) -> LastgoodError:
     ended = LoadInterruptedError if kind == TRANSIENT else LoadFailedError
     return ended(
         "the load ended before everything was loaded",
+        subject=table,
         found=found,
         effect="what was loaded so far stays",
         next=then,

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from lastgood.errors import NoSpaceError, StorageError
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
-from lastgood.spark.load_job import LoadRefusedError, add_columns, explain_incomparable, find_reason
+from lastgood.spark.load_job import LoadRefusedError, add_columns, explain_failure, explain_incomparable, find_reason
+from lastgood.storage.reading import StorageDeniedError
 
 FAILED = "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: "
 WORKER = f"""{FAILED}[PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):
@@ -50,6 +52,14 @@ QUOTED = "[MALFORMED] a record in raise_error(concat(load ended, since it is one
 )
 def test_the_reason_is_told_in_one_line(text: str, reason: str) -> None:
     assert find_reason(RuntimeError(text)) == reason
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(StorageError, "transient"), (NoSpaceError, "own"), (StorageDeniedError, "own")]
+)
+def test_an_error_of_ours_names_its_place_and_says_whether_time_mends_it(error: type[StorageError], kind: str) -> None:
+    told = explain_failure(error("the file cannot be written", subject="s3a://lake/chk", found="it is gone"))
+    assert told == {"kind": kind, "found": "the file cannot be written: s3a://lake/chk: it is gone"}
 
 
 def make_columns(**kinds: type) -> StructType:
