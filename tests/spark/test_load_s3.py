@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from spark.test_load import LASTGOOD, list_words, run_load, write_rows
 from typed import call
 
-from lastgood.lab.s3 import S3Server
+from lastgood.lab.s3 import S3Program, S3Server
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage, open_writable
 
@@ -102,6 +102,32 @@ def test_table_on_s3_gets_each_record_once(
     assert read_ids(s3, f"{lake}/table") == Counter()
     assert count_commits(lake, storage) == 0
     assert storage.stat(parse_location(undone["kept"]) / "checkpoint/metadata") is not None
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1800)
+def test_a_storage_that_is_lost_meanwhile_is_told_and_the_same_command_goes_on(
+    s3_program: S3Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever notices it, the job, Spark or the command, the place is told, and that it may work later."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file, lake = tmp_path / "orders.csv", "s3a://lake/lost"
+    write_rows(file, range(ROWS))
+    words = list_words(file, f"delta:{lake}/table", "--chunk-size", CHUNK)
+    with S3Server(tmp_path / "s3", s3_program) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.PIPE) as process:
+            await_commits(lake, open_writable(parse_location(lake)), process, 2)
+            server.stop()
+            error = read_error(process)
+        told = (process.returncode, error["condition"])
+        assert told in ((97, "LOAD_INTERRUPTED"), (10, "STORAGE_UNAVAILABLE")), error
+        assert lake in error["subject"]
+        assert error["effect"] == "what was loaded so far stays"
+        server.start()
+        assert run_load(words)["rows"] == ROWS
+        assert read_ids(server, f"{lake}/table") == Counter(range(ROWS))
 
 
 @pytest.mark.proof

@@ -77,16 +77,19 @@ class HeldLoad:
 
     @contextmanager
     def raise_if_overtaken(self) -> Iterator[None]:
-        """Whoever was overtaken is told that, whatever the block has stumbled over.
+        """Whoever was overtaken is told that, whatever the block has stumbled over; and of a storage what it means.
 
         Raises:
             CheckpointHeldError: as `check`.
         """
         try:
             yield
-        except LastgoodError:
+        except LastgoodError as error:
             with suppress(StorageError):
                 self.check()
+            if isinstance(error, StorageError):
+                error.effect = error.effect or "what was loaded so far stays"
+                error.next = error.next or "the same command goes on from there"
             raise
 
     def require_all_there(self) -> None:
