@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import platformdirs
-
 import lastgood.spark
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.frozen import dataclass
@@ -22,6 +20,7 @@ from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
 from lastgood.process.marked import follow
+from lastgood.process.told import place_log
 from lastgood.spark.audit import (
     MARK,
     Audit,
@@ -95,7 +94,7 @@ def run_audit(
 
 def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -> Mapping[str, Any]:
     """What the job found."""
-    log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "verify.log"
+    log = place_log("verify.log")
     with tempfile.TemporaryDirectory(prefix="lastgood-verify-") as folder:
         question, answer = Path(folder) / "spec.json", Path(folder) / "answer.json"
         question.write_text(json.dumps(spec.to_json()))

@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 import lastgood.spark
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -23,6 +21,7 @@ from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.open_query import OpenQuery
 from lastgood.process.java import find_java
+from lastgood.process.told import place_log
 from lastgood.redaction import redact_told
 from lastgood.sources.kafka.config import read_client_properties
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -162,7 +161,7 @@ def _run(spec: Mapping[str, Any], tell: Callable[[str], None]) -> Mapping[str, A
     if environment.jar_set is None:
         raise UsageError(f"no libraries of Kafka are known for Spark {environment.version}", subject="--event-time")
     jars = fetch_jars([environment.jar_set], java=java, progress=tell)[environment.jar_set]
-    log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "event-times.log"
+    log = place_log("event-times.log")
     with tempfile.TemporaryDirectory(prefix="lastgood-event-times-") as folder:
         question, answer = Path(folder) / "spec.json", Path(folder) / "answer.json"
         question.write_text(json.dumps(spec))

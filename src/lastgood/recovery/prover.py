@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 import lastgood.spark
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint
@@ -42,6 +40,7 @@ from lastgood.planning.proof import Proof
 from lastgood.planning.proving import Expected, expect_first_batch, find_contradiction, make_disproved_error
 from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java, find_java
+from lastgood.process.told import place_log
 from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import ChainedException
 from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, make_stubs
@@ -113,7 +112,7 @@ class Prover:
             if jar_set is None:
                 raise NoStubError(f"the parts of Kafka and Delta for Spark {self.environment.version} are not known")
             jars = fetch_jars([jar_set], java=self.java, progress=tell)[jar_set]
-        log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "prove.log"
+        log = place_log("prove.log")
         with tempfile.TemporaryDirectory(prefix="lastgood-proof-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             tell("copying the logs")

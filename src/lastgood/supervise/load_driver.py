@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 import lastgood.spark
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, UsageError
 from lastgood.failures.driver_log import read_driver_log
@@ -24,7 +22,7 @@ from lastgood.load.going_on import make_table_error
 from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError
 from lastgood.notes import read_json
 from lastgood.process.java import Java, find_java
-from lastgood.process.told import find_last_line, follow
+from lastgood.process.told import find_last_line, follow, place_log
 from lastgood.sinks.kind import OwnRows
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.values import JsonValue
@@ -194,13 +192,14 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LoadNotComparableError: what was loaded cannot be compared.
         LoadFailedError: the job ended with an error.
         ExtraMissingError, JavaMissingError: a part is not there, or too old.
+        StorageError: its log cannot be written (subclasses).
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
     if not environment.version.startswith(f"{SPARK_OF_LOADS}."):
         raise ExtraMissingError(extra="spark", module=f"pyspark {SPARK_OF_LOADS}", needed_for="lastgood load")
     jars, conf = _collect_parts(question, environment, java, say)
-    log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "load.log"
+    log = place_log("load.log")
     refused: list[Mapping[str, str]] = []
 
     def take(line: str) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
+from lastgood.errors import StorageError
 from lastgood.process.child import Child
-from lastgood.process.told import find_last_line, follow
+from lastgood.process.told import find_last_line, follow, place_log
 
 JOB = """
 import sys, time
@@ -41,3 +44,19 @@ def test_the_last_line_is_none_of_a_stack_trace(tmp_path: Path) -> None:
     assert find_last_line(log) == "\ufffd last"
     log.write_bytes(b"")
     assert find_last_line(log) == ""
+
+
+def test_log_has_a_folder_and_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place_log("load.log").write_text("of the job before")
+    assert place_log("load.log").read_text() == "of the job before"
+
+
+def test_log_that_cannot_be_written_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(file))
+    with pytest.raises(StorageError) as refused:
+        place_log("load.log")
+    assert (refused.value.subject or "").startswith(str(file))
+    assert refused.value.found == "Not a directory"
