@@ -43,7 +43,7 @@ from lastgood.spark.load_columns import LINE, find_plain_columns, is_plain
 from lastgood.spark.load_header import find_false_header
 from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
-from lastgood.spark.load_source import NAME, OVERTAKEN, LoadReader, LoadSource
+from lastgood.spark.load_source import NAME, OVERTAKEN, LoadReader, LoadSource, tell_whole
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 
@@ -509,7 +509,7 @@ def add_source(spark: SparkSession) -> None:
 
 def _has_plain(source: LoadReader, begin: LoadPosition, end: LoadPosition) -> bool:
     """Whether a record between two positions is plain."""
-    batches = (source.read(piece) for piece in source.list_partitions(begin, end))
+    batches = (source.read_piece(each.piece) for each in source.list_partitions(begin, end))
     return any(map(is_plain, itertools.chain.from_iterable(batches)))
 
 
@@ -657,5 +657,4 @@ def explain_failure(error: BaseException) -> dict[str, str]:
 def _explain_own(error: LastgoodError) -> dict[str, str]:
     """As `explain_failure`, of an error that names its place and its cause itself."""
     kind = TRANSIENT if error.retry is Retry.LATER else "own"
-    facts = (error.sentence, error.subject, error.found)
-    return {"kind": kind, "found": ": ".join(filter(None, facts))}
+    return {"kind": kind, "found": tell_whole(error)}

@@ -7,6 +7,7 @@ which a task reads the records. How the files are written `load_readers` knows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.lease import is_newest
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.position import LoadPosition, read_position
@@ -32,6 +34,27 @@ NAME = "lastgood"
 OVERTAKEN = "another machine has gone on with this load"
 _BOUNDS = "bounds"
 _INTO = "into"
+
+
+def tell_whole(error: LastgoodError) -> str:
+    """What an error says, with its place and its cause, in one line."""
+    return ": ".join(filter(None, (error.sentence, error.subject, error.found)))
+
+
+@contextmanager
+def name_storage() -> Iterator[None]:
+    """Have the error of a storage name its place: Spark passes on no more than what stands behind the class of one.
+
+    Raises:
+        ConnectionError: it does not answer; whatever its library has met there says no more, and is nobody's code.
+        RuntimeError: it refuses.
+    """
+    try:
+        yield
+    except StorageError as error:
+        if error.retry is Retry.LATER:
+            raise ConnectionError(tell_whole(error)) from None
+        raise RuntimeError(tell_whole(error)) from error
 
 
 class LoadPartition(InputPartition):
@@ -67,7 +90,15 @@ class LoadReader:
         """What a piece has."""
         if not isinstance(partition, LoadPartition):
             return  # where there is none to read, Spark has one of its own read
-        piece: Piece = partition.piece
+        with name_storage():
+            yield from self.read_piece(partition.piece)
+
+    def read_piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """As `read`.
+
+        Raises:
+            StorageError: the file cannot be read (subclasses).
+        """
         file = self.files[piece.file]
         location = parse_location(file.location)
         if not is_as_it_was(open_storage(location), location, file):
@@ -102,9 +133,10 @@ class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Where a chunk ends that begins there."""
-        self._require_held()
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        return find_end_of_chunk(self.files, LoadPosition.from_json(start), most, self.reader.find_end).to_json()
+        with name_storage():
+            self._require_held()
+            return find_end_of_chunk(self.files, LoadPosition.from_json(start), most, self.reader.find_end).to_json()
 
     def _require_held(self) -> None:
         """See that nobody has taken over, right before a chunk is planned."""
@@ -116,7 +148,8 @@ class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """What the tasks of a batch read."""
-        return self.list_partitions(LoadPosition.from_json(start), LoadPosition.from_json(end))
+        with name_storage():
+            return self.list_partitions(LoadPosition.from_json(start), LoadPosition.from_json(end))
 
 
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -163,7 +196,8 @@ class LoadRange(LoadReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """What its tasks read."""
-        return self.list_partitions(self.start, self.end)
+        with name_storage():
+            return self.list_partitions(self.start, self.end)
 
 
 class LoadSource(DataSource):
