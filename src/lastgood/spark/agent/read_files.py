@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from importlib.util import source_from_cache
 from typing import Any
 
-_NO_FILES = ("/proc/", "/sys/", "/dev/")
+_OF_THE_KERNEL = ("/proc/", "/sys/")
 _COMPILED = ".pyc"
 _CONF_OF_FILES = ("spark.jars", "spark.files", "spark.submit.pyFiles", "spark.archives")
 Identity = tuple[int, int, int, int, int]
@@ -17,10 +18,12 @@ content, has another one."""
 
 
 def identify_file(path: str) -> Identity | None:
-    """The identity of the file at a path, links followed; None if there is none."""
+    """The identity of the file at a path, links followed; None if there is none, or something else."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path for each file that Python opens
     except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -52,10 +55,10 @@ class ReadFiles:
             except ValueError:
                 return
         path = os.path.abspath(path)  # noqa: PTH100 - as above
-        if path in self._found or path.startswith(_NO_FILES):
+        if path in self._found or path.startswith(_OF_THE_KERNEL):
             return
         identity = identify_file(path)
-        if identity is not None and not os.path.isdir(path):  # noqa: PTH112
+        if identity is not None:
             self._found[path] = identity
 
     def close(self) -> None:
