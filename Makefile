@@ -24,7 +24,7 @@ help: ## list the targets
 setup: ## virtual environment with every extra in .venv (Java too, if it is missing and you are root)
 	@tools/setup
 
-demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five ways, an audit
+demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in six ways, an audit
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
