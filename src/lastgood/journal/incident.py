@@ -207,8 +207,10 @@ class Incident(JsonValue):
         parts = {}
         if back.noticed_seconds is not None:
             parts["noticed"] = back.noticed_seconds
-        parts["judged"] = sum(each.seconds for each in self.attempts if each.did != _REPAIR)
-        parts["repaired"] = sum(each.seconds for each in self.attempts if each.did == _REPAIR)
+        parts |= {"judged": 0.0, "repaired": 0.0}
+        for attempt in self.attempts:
+            doing = "repaired" if attempt.did == _REPAIR else "judged"
+            parts[doing] += attempt.seconds
         between = (back.process_at_ms - self.failed_at_ms) / 1000
         parts["waited"] = max(0.0, between - parts["judged"] - parts["repaired"])
         first_at_ms = back.process_at_ms

@@ -109,9 +109,13 @@ class Agents:
 
     def find_query_start_ms(self, checkpoint: str) -> int | None:
         """When the query of a checkpoint began in this run of the command, the last time; None: nobody told."""
-        started = [each for each in self._records() if isinstance(each, QueryStarted) and each.checkpoint is not None]
-        own = [each.started_at_ms for each in started if self._name(str(each.checkpoint)) == checkpoint]
-        return own[-1] if own else None
+        newest = None
+        for record in self._records():
+            if not isinstance(record, QueryStarted) or record.checkpoint is None:
+                continue
+            if self._name(record.checkpoint) == checkpoint:
+                newest = record.started_at_ms
+        return newest
 
     def judge_standby(
         self, checkpoints: Collection[str], processes: Sequence[psutil.Process]
@@ -122,7 +126,7 @@ class Agents:
             checkpoints: Of the queries that are watched; one that does not run now has yet to be started.
             processes: All that the command has started, with itself.
         """
-        drivers = [driver for driver in self._drivers() if driver.queries and driver.exited_at_ms is None]
+        drivers = list(filter(_has_queries, self._drivers()))
         if not drivers:
             return False, None
         because = _find_hindrance(drivers, processes)
@@ -132,7 +136,9 @@ class Agents:
             self._hindered_since = self._clock()
         if self._hindered_since is not None and self._clock() - self._hindered_since >= _HINDERED_AFTER_SECONDS:
             return True, because
-        running = {self._name(str(query.checkpoint)) for driver in drivers for query in driver.queries}
+        running: set[str] = set()
+        for driver in drivers:
+            running |= {self._name(str(query.checkpoint)) for query in driver.queries}
         return because is None and running >= set(checkpoints), None
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
@@ -274,6 +280,10 @@ class Agents:
         return content.partition(b"\n")[2]
 
 
+def _has_queries(driver: Driver) -> bool:
+    return bool(driver.queries) and driver.exited_at_ms is None
+
+
 def _find_hindrance(drivers: Sequence[Driver], processes: Sequence[psutil.Process]) -> str | None:
     """Why the starts of queries of a command could not be held back in another process of it; None: they could."""
     if len(drivers) > 1:
@@ -281,9 +291,10 @@ def _find_hindrance(drivers: Sequence[Driver], processes: Sequence[psutil.Proces
     (driver,) = drivers
     if not driver.is_classic:
         return "a client of Spark Connect has no driver of its own to keep warm"
-    if driver.has_unheld or not {query.run_id for query in driver.queries} <= set(driver.held):
+    runs, pids = {query.run_id for query in driver.queries}, {each.pid for each in processes}
+    if driver.has_unheld or not runs <= set(driver.held):
         return "a query of the command was started in another way than by Python's DataStreamWriter"
-    if driver.host != socket.gethostname() or driver.pid not in {each.pid for each in processes}:
+    if driver.host != socket.gethostname() or driver.pid not in pids:
         return "its driver is no process below this one, so that nobody would see it dead"
     if sum(map(_is_spark, processes)) > 1:
         return "the command runs more than one Spark, and starts queries in the other as well, as far as anybody knows"

@@ -27,7 +27,7 @@ print("begun", flush=True)
 read = os.stat("read.txt")
 file = [os.path.abspath("read.txt"), read.st_dev, read.st_ino, read.st_size, read.st_mtime_ns, read.st_ctime_ns]
 note = {"pid": os.getpid(), "master": "local[2]", "cores": 2, "files": [file], "warmed": ["all"]}
-draft = folder / "draft"
+draft = folder / f"{os.getpid()}.draft"
 draft.write_text(json.dumps(note | json.loads(os.environ.get("NOTE", "{}"))))
 draft.rename(folder / f"{os.getpid()}.ready.json")
 while not (folder / "open").exists():

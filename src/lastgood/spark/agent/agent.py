@@ -16,7 +16,7 @@ from .files import RecordFileWriter
 from .guarding import CodeGuard
 from .queries import Queries
 from .sessions import Attachment, detach, identify_session, is_connect, make_attachment
-from .standby import QUERY_NAME, list_running
+from .standby import list_own
 from .starts import Start
 from .writer import Writer
 
@@ -87,8 +87,8 @@ class Agent:
         if is_connect(session):
             return
         with self._lock:
-            running = [each for each in list_running(session) if each.name() != QUERY_NAME]
-            self._has_unheld = not {str(each.runId()) for each in running} <= self._held
+            running = {str(each.runId()) for each in list_own(session)}
+            self._has_unheld = not running <= self._held
 
     def _facts(self) -> dict[str, Any]:
         return {

@@ -71,7 +71,9 @@ class ReadFiles:
             source = getattr(module, "__file__", None)
             if isinstance(source, str):
                 self.add(source)  # its compiled form is looked at by its folder alone
-        self._found = {path: found for path, found in list(self._found.items()) if os.path.exists(path)}  # noqa: PTH110
+        for path in list(self._found):
+            if not os.path.exists(path):  # noqa: PTH110
+                del self._found[path]
         return list(self._found.items())
 
     def find_changed(self) -> str | None:

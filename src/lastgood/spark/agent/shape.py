@@ -102,7 +102,11 @@ def describe_sources(frame: Any) -> list[dict[str, Any]]:
 def list_sources_of_kafka(frame: Any) -> list[Any]:
     """Its leaves that read Kafka, as Java's plan has them."""
     leaves = _list(frame._jdf.queryExecution().analyzed().collectLeaves())  # noqa: SLF001
-    return [leaf for leaf in leaves if _name_class(leaf) == "StreamingRelationV2" and leaf.sourceName() == "kafka"]
+    return list(filter(_is_of_kafka, leaves))
+
+
+def _is_of_kafka(leaf: Any) -> bool:
+    return _name_class(leaf) == "StreamingRelationV2" and leaf.sourceName() == "kafka"
 
 
 def may_keep_state(frame: Any) -> bool:

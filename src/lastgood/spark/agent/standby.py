@@ -95,7 +95,7 @@ class Gate:
         while not self._has_been_opened():
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _QUERIES_SECONDS
-                if any(each.name() != QUERY_NAME for each in list_running(session)):
+                if list_own(session):
                     self._refuse("a query of it was started in another way than by Python's DataStreamWriter")
             time.sleep(_LOOK_SECONDS)
         warming.stop()
@@ -123,6 +123,11 @@ class Gate:
         draft.replace(self._folder / f"{os.getpid()}{READY_SUFFIX}")
 
 
-def list_running(session: Any) -> list[Any]:
-    """All queries that run in the Java of a classic session, whichever session they are of, as Java has them."""
-    return list(session._jsparkSession.sharedState().activeStreamingQueries().values())  # noqa: SLF001
+def list_own(session: Any) -> list[Any]:
+    """All queries of the application that run in the Java of a classic session, whichever session they are of."""
+    running = session._jsparkSession.sharedState().activeStreamingQueries().values()  # noqa: SLF001
+    return list(filter(_is_own, running))
+
+
+def _is_own(query: Any) -> bool:
+    return bool(query.name() != QUERY_NAME)

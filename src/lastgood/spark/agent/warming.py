@@ -97,8 +97,7 @@ class Warming:
         frame = self._writer._df  # noqa: SLF001 - a writer has no other way to its DataFrame
         is_stateful = shape.may_keep_state(frame)
         yield "its plan", lambda: self._plan(frame)
-        conf = self._session.sparkContext.getConf()
-        if any(self._session.conf.get(each, None) or conf.get(each, None) for each in _LISTENERS):
+        if self._has_listeners():
             return
         own = self._make_session()
         for leaf in shape.list_sources_of_kafka(frame):
@@ -111,6 +110,14 @@ class Warming:
             yield "Delta", lambda: self._stream(own, "delta", is_stateful=False)
         elif not is_stateful:
             yield "streaming", lambda: self._stream(own, "noop", is_stateful=False)
+
+    def _has_listeners(self) -> bool:
+        """Whether somebody hears of the queries of any session."""
+        return any(map(self._is_set, _LISTENERS))
+
+    def _is_set(self, name: str) -> bool:
+        of_context = self._session.sparkContext.getConf()
+        return bool(self._session.conf.get(name, None) or of_context.get(name, None))
 
     def _plan(self, frame: Any) -> None:
         shape.describe(frame, shape.find_output_mode(self._writer))
