@@ -52,6 +52,11 @@ def follow(key, frames, state):
     state.setTimeoutTimestamp(max(newest, state.getCurrentWatermarkMs()) + 60_000)
 
 
+def find_patience(key):
+    """Half of the keys are waited for as long as it takes: however slow a machine is, some state is left at the end."""
+    return 1_500 if key[0] % 2 else 3_600_000
+
+
 def follow_by_clock(key, frames, state):
     """Has timeouts by the time of the machine, which a plan holds."""
     import pandas
@@ -63,7 +68,7 @@ def follow_by_clock(key, frames, state):
         return
     value = (state.get[0] if state.exists else 0) + sum(int(frame.v.sum()) for frame in frames)
     state.update((value,))
-    state.setTimeoutDuration(1500)
+    state.setTimeoutDuration(find_patience(key))
 
 
 def make_processor(time_mode):
@@ -89,7 +94,7 @@ def make_processor(time_mode):
             if time_mode == "EventTime":
                 self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 90_000)
             else:
-                self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1_500)
+                self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + find_patience(key))
             yield pandas.DataFrame({"k": [key[0]], "n": [total]})
 
         def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803
