@@ -22,6 +22,7 @@ from lastgood.records.record import RecordedFailure
 from lastgood.settings.policy import Policy
 from lastgood.supervise import events
 from lastgood.supervise.care import PersonNeededError, Wait
+from lastgood.supervise.class_archives import ArchivePlace
 from lastgood.supervise.loop import Supervisor, Watch
 from lastgood.supervise.standby import StandbyPlace, Standbys
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -168,6 +169,7 @@ def supervisor(
     *,
     holds: Sequence[int] = (),
     standbys: StandbyPlace | None = None,
+    archives: ArchivePlace | None = None,
     **watches: Watch,
 ) -> Supervisor:
     command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
@@ -183,6 +185,7 @@ def supervisor(
         care=care,
         holds=holds,
         standbys=standbys,
+        archives=archives,
     )
 
 

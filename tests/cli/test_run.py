@@ -586,3 +586,26 @@ def test_check_says_what_a_second_driver_means(env: dict[str, str]) -> None:
     assert checked.returncode == 0
     assert "a second driver" in checked.stdout
     assert "done twice, and beside the first driver" in " ".join(checked.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "found"),
+    [
+        (["--", "true"], {}, "not known to start a driver"),
+        (["--", "spark-submit", "--deploy-mode", "cluster", "a.py"], {}, "cluster mode"),
+        (["--", "python", "a.py"], {"SPARK_REMOTE": "sc://x"}, "Spark Connect"),
+    ],
+)
+def test_no_class_archive_where_no_driver_starts_here(
+    env: dict[str, str], words: list[str], told: dict[str, str], found: str
+) -> None:
+    refused = run(env | told, "--class-archive", *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "no class archive can be made" in refused.stderr
+    assert found in refused.stderr
+
+
+def test_check_says_what_a_class_archive_means(env: dict[str, str]) -> None:
+    checked = run(env, "--check", "--class-archive", "--", "python", "a.py")
+    assert checked.returncode == 0
+    assert "made once, beside the running command" in " ".join(checked.stdout.split())

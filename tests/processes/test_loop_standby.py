@@ -71,7 +71,7 @@ sys.exit(len(runs.read_text()) < 3)
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_AGENT_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(loop, "_STANDBY_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(loop, "_IDLE_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(standby, "_AGAIN_SECONDS", 0.05)
 
 
@@ -123,7 +123,7 @@ def test_a_new_one_is_started_where_what_was_read_before_may_hold_no_more(
 def test_after_one_that_waited_and_committed_nothing_a_new_one_is_started(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_STANDBY_AFTER_SECONDS", 0.1)
+    monkeypatch.setattr(loop, "_IDLE_AFTER_SECONDS", 0.1)
     with pytest.raises(AttemptsExhaustedError):
         case.supervisor.run()
     assert case.ways[:3] == ["cold", "standby", "cold"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from lastgood.errors import LastgoodError
-from lastgood.lab.spark import SparkEnvironment, find_default_spark, make_quick_conf, submit_command
+from lastgood.lab.spark import SparkEnvironment, find_default_spark, make_quick_conf, make_small_conf, submit_command
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
 from lastgood.settings.config import ConfiguredQuery, Pipeline
@@ -97,11 +98,15 @@ class Running:
         *names: str,
         policy: Policy | None = None,
         standby: bool = False,
+        class_archive: bool = False,
         app: Path = APP,
         spark: SparkEnvironment | None = None,
         more: Sequence[str] = (),
     ) -> None:
-        """Two ways to call it: with Spark's own `spark-submit`, or with a Python that is named."""
+        """Two ways to call it: with Spark's own `spark-submit`, or with a Python that is named.
+
+        With `class_archive` its settings stand on the command line, since files beside the jars allow none.
+        """
         self.queries = tuple(Lines(folder / name) for name in names)
         self.events: list[Event] = []
         self.failed: LastgoodError | None = None
@@ -115,11 +120,12 @@ class Running:
         ]
         conf = folder / "conf"
         conf.mkdir()
-        settings = make_quick_conf(environment, find_java(os.environ))
-        (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-        command = submit_command(app, arguments, environment=environment, conf={})
-        if spark is not None:
-            command = [str(spark.python), str(app), *arguments]
+        settings = make_small_conf() if class_archive else make_quick_conf(environment, find_java(os.environ))
+        if not class_archive:
+            (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+        words = submit_command(app, arguments, environment=environment, conf=settings if class_archive else {})
+        said = words[1 : words.index(str(app))]
+        command = words if spark is None else [str(spark.python), str(app), *arguments]
         pipeline = Pipeline(
             name=folder.name,
             command=tuple(command),
@@ -131,9 +137,11 @@ class Running:
                 "PYSPARK_PYTHON": str(environment.python),
                 "SPARK_HOME": str(environment.home),
                 "SPARK_CONF_DIR": str(conf),
+                "PYSPARK_SUBMIT_ARGS": shlex.join([*said, "pyspark-shell"]),
             },
             policy=policy or Policy(),
             standby=standby,
+            class_archive=class_archive,
         )
         self._prepared = replace(prepare(pipeline), log=folder / "app.log")
         self._thread = threading.Thread(target=self._supervise)

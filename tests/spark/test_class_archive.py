@@ -1,84 +1,84 @@
-"""Spark's classes archived by a real JVM, and taken from there by the next one."""
+"""A class archive for the driver of a user's application, with real Spark: that Java takes it, and that all goes on."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from spark.supervised import Running
 
-from lastgood.lab.cache import CACHE_VARIABLE
-from lastgood.lab.class_archive import KEPT, make_class_archive
-from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, find_class_archive, find_default_spark, make_small_conf, submit
+from lastgood.lab.spark import SPARK_VERSIONS, SparkEnvironment, provide_spark
 from lastgood.process.java import Java
+from lastgood.supervise.events import Noticed, Recovered, StandingBy, Started
 
-pytestmark = pytest.mark.spark
-
-JOB = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().range(3).count()\n"
-FROM_ARCHIVE = "org.apache.spark.SparkContext source: shared objects file (top)"
+QUERY = "lines"
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    path = tmp_path / "job.py"
-    path.write_text(JOB)
-    return path
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Java) -> None:
+    assert java is not None
+    monkeypatch.setattr("lastgood.supervise.class_archives.platformdirs.user_cache_path", lambda _: tmp_path / "cache")
 
 
-@pytest.fixture
-def make(
-    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Path], tuple[Path | None, list[str]]]:
-    """Makes an archive in a cache of its own; the archive, and what was told."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "my cache"))
-
-    def of(job: Path) -> tuple[Path | None, list[str]]:
-        told: list[str] = []
-        return make_class_archive(job, environment=find_default_spark(), java=java, progress=told.append), told
-
-    return of
+def noticed(running: Running, condition: str) -> bool:
+    return any(isinstance(each, Noticed) and each.condition == condition for each in running.events)
 
 
-@pytest.mark.proof
-def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_its_classes_from_it(
-    job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
-) -> None:
-    folder = find_class_archive(find_default_spark(), java).parent
-    (folder / "draft-killed").mkdir(parents=True)
-    names = [f"spark-used{age}.jsa" for age in range(KEPT)]
-    for age, name in enumerate(names):
-        (folder / name).touch()
-        os.utime(folder / name, (1e9 - age, 1e9 - age))
-    archive, told = make(job)
-    assert archive == find_class_archive(find_default_spark(), java)
-    assert "once" in " ".join(told)
-    assert {each.name for each in folder.iterdir() if each.suffix != ".log"} == {*("lock", archive.name, *names[:-1])}
-    made = archive.stat()
-    assert make(job) == (archive, [])
-    assert archive.stat().st_size == made.st_size
-    log = tmp_path / "classes"
-    conf = {JAVA_OPTIONS: f"{make_small_conf(archive=archive)[JAVA_OPTIONS]} -Xlog:class+load:file={log}"}
-    with submit(job, environment=find_default_spark(), java=java, conf=conf) as child:
-        ending = child.wait()
-    assert ending is not None
-    assert ending.is_success
-    assert FROM_ARCHIVE in log.read_text()
+def require_back(folder: Path, spark: SparkEnvironment | None, *, standby: bool = False) -> None:
+    """It is made beside the first driver, the second takes it, and each line is there once."""
+    with Running(folder, QUERY, spark=spark, class_archive=True, standby=standby) as running:
+        (query,) = running.queries
+        query.put()
+        running.wait("an archive", lambda: noticed(running, "CLASS_ARCHIVE_MADE"))
+        if standby:
+            running.await_event(StandingBy)
+        seen = running.kill()
+        query.put()
+        way = running.await_event(Started, seen).way
+        running.await_event(Recovered, seen)
+        running.await_lines()
+        assert query.shown() == query.exactly
+        assert way == ("standby" if standby else "archive")
+        assert not noticed(running, "CLASS_ARCHIVE_NOT_USED")
 
 
 @pytest.mark.proof
-def test_job_that_fails_leaves_no_archive_and_where_to_look_and_spark_starts_without(
-    job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
-) -> None:
-    bad = tmp_path / "bad.py"
-    bad.write_text("import sys; sys.exit('no')\n")
-    archive, told = make(bad)
-    where = find_class_archive(find_default_spark(), java)
-    assert archive is None
-    assert str(where.with_suffix(".log")) in told[-1]
-    assert {each.name for each in where.parent.iterdir()} == {"lock", where.with_suffix(".log").name}
-    with submit(job, environment=find_default_spark(), java=java) as child:
-        ending = child.wait()
-    assert ending is not None
-    assert ending.is_success
-    assert "SharedArchiveFile" not in SMALL_CONF[JAVA_OPTIONS]
+def test_java_takes_what_was_made_beside_the_driver_before(tmp_path: Path) -> None:
+    require_back(tmp_path, None)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("version", SPARK_VERSIONS)
+def test_on_each_spark(tmp_path: Path, version: str) -> None:
+    require_back(tmp_path, provide_spark(version))
+
+
+@pytest.mark.proof
+def test_beside_one_that_stands_by(tmp_path: Path) -> None:
+    require_back(tmp_path, None, standby=True)
+
+
+@pytest.mark.proof
+def test_a_broken_one_is_no_harm(tmp_path: Path) -> None:
+    """One that is broken, in the place of the right one."""
+    with Running(tmp_path, QUERY, class_archive=True) as running:
+        (query,) = running.queries
+        query.put()
+        running.wait("an archive", lambda: noticed(running, "CLASS_ARCHIVE_MADE"))
+        (archive,) = (tmp_path / "cache").rglob("driver.jsa")
+        archive.rename(archive.with_name("right"))
+        archive.write_bytes(b"\0" * 100_000)
+        seen = running.kill()
+        query.put()
+        running.await_event(Recovered, seen)
+        running.await_lines()
+        assert query.shown() == query.exactly
+        assert noticed(running, "CLASS_ARCHIVE_NOT_USED")
+
+
+@pytest.mark.proof
+def test_files_beside_the_jars_allow_none(tmp_path: Path) -> None:
+    with Running(tmp_path, QUERY, class_archive=True) as running:
+        (tmp_path / "conf/log4j2.properties").write_text("")
+        running.queries[0].put()
+        running.wait("a word", lambda: noticed(running, "CLASS_ARCHIVE_IMPOSSIBLE"))

@@ -117,7 +117,7 @@ def test_none_waits_where_a_query_was_started_past_python(run: Callable[..., Run
 def test_none_waits_where_no_query_is_started(
     run: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_STANDBY_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_IDLE_AFTER_SECONDS", 0.0)
     running = run(QUERY, **odd("none", tmp_path))
     assert running.await_event(Ended).exit_code == 0
     assert not any(isinstance(each, StandingBy) for each in running.events)

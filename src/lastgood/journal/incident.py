@@ -20,8 +20,12 @@ from lastgood.written import redact_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
-COLD, STANDBY = WAYS = ("cold", "standby")
-_WAYS = {COLD: "by a new process", STANDBY: "by the driver that stood by"}
+COLD, ARCHIVE, STANDBY = WAYS = ("cold", "archive", "standby")
+_WAYS = {
+    COLD: "by a new process",
+    ARCHIVE: "by a new process, with a class archive",
+    STANDBY: "by the driver that stood by",
+}
 _REPAIR = "repair"
 DID = ("restart", _REPAIR, "wait", "stop")
 OPEN, RECOVERED, PERSON, STOPPED = OUTCOMES = ("open", "recovered", "person", "stopped")
@@ -150,7 +154,8 @@ class ComingBack(JsonValue):
     json = make_form(strict=True, check=_require_coming_back)
 
     way: str
-    """`cold`: a new process · `standby`: one that had waited for it."""
+    """`cold`: a new process · `archive`: one that took Spark's classes from an archive · `standby`: one that had waited
+    for it."""
     noticed_seconds: float | None
     """From the end of the process that failed until all that it had started had ended as well; None: nobody saw it."""
     process_at_ms: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import IO
@@ -23,12 +22,18 @@ from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.agent_folder import instrument, make_agent_folder, name_agent_folder
 from lastgood.supervise.agents import Agents
-from lastgood.supervise.events import Event, Noticed, make_no_checkpoint
+from lastgood.supervise.events import Event, Noticed, make_no_checkpoint, shield_tell
 from lastgood.supervise.filling import Filling, keep_filled
 from lastgood.supervise.heal import Healer
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.mirroring import keep_mirrored
-from lastgood.supervise.prepared import Prepared, _make_start_variables, _require_distinct, _require_standby
+from lastgood.supervise.prepared import (
+    Prepared,
+    _make_start_variables,
+    _require_archivable,
+    _require_distinct,
+    _require_standby,
+)
 from lastgood.supervise.signals import pass_signals_to
 from lastgood.supervise.state_mirroring import keep_state_mirrored
 
@@ -69,6 +74,8 @@ def prepare(
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
     launch = prepare_launch(pipeline.command, env)
+    if pipeline.class_archive:
+        _require_archivable(pipeline, env, launch)
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger
     if not ledger and env.get(VARIABLE):
@@ -106,7 +113,7 @@ def supervise(
         PersonNeededError: the policy does not allow what would have to be done.
         LastgoodError: nobody can tell what is the matter with a query (subclasses).
     """
-    tell = _shield_tell(tell)
+    tell = shield_tell(tell)
     with contextlib.ExitStack() as held:
         holds = [held.enter_context(hold_checkpoint(str(each), locate_lock_file(each))) for each in prepared.watches]
         agents = prepared.agent and prepared.agent.parent
@@ -137,7 +144,10 @@ def supervise(
                 healer.agents = agent
         elif not prepared.watches:
             tell(make_no_checkpoint(at=time.time()))
-        standbys = prepared.make_standbys(holds, tell)
+        archives = prepared.make_archives(tell)
+        if archives is not None:
+            held.callback(archives.close)
+        standbys = prepared.make_standbys(holds, tell, dict if archives is None else archives.complete)
         if standbys is not None:
             held.callback(standbys.close)
         supervisor = Supervisor(
@@ -152,6 +162,7 @@ def supervise(
             show=show,
             holds=holds,
             standbys=standbys,
+            archives=archives,
         )
         if healer is not None and prepared.agent is not None:
             healer.rebuilder = prepared.make_rebuilder(lambda: supervisor.is_stopped, tell)
@@ -159,20 +170,6 @@ def supervise(
             on_supervisor(supervisor)
         with pass_signals_to(supervisor):
             return supervisor.run()
-
-
-def _shield_tell(tell: Callable[[Event], None]) -> Callable[[Event], None]:
-    """The same, where nothing that becomes of who listens disturbs the command: a full disk, a pipe that nobody reads.
-
-    One event at a time, whatever thread it comes from.
-    """
-    lock = threading.Lock()
-
-    def told(event: Event) -> None:
-        with lock, contextlib.suppress(OSError, SystemExit):  # so rich leaves where nobody reads a pipe
-            tell(event)
-
-    return told
 
 
 def _make_adopt(

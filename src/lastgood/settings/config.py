@@ -204,6 +204,8 @@ class Pipeline:
     """Whether a second driver waits, warm, to take the place of the first."""
     standby_memory: int | None = None
     """How many bytes it may hold while it waits; None: however many."""
+    class_archive: bool = False
+    """Whether Spark's classes are archived in idle time, so that the next start takes less."""
     is_configured: bool = False
     """Whether it stands in the configuration; else a command line has named it."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
@@ -383,6 +385,7 @@ def _parse_pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pip
         mirror_state_seconds=_parse_mirror_state(table),
         standby=table.boolean("standby"),
         standby_memory=_parse_standby_memory(table),
+        class_archive=table.boolean("class_archive"),
     )
     table.finish()
     return pipeline

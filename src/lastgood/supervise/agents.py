@@ -21,6 +21,7 @@ from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted
 from lastgood.spark.agent.fit import CODE_SUFFIX
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.agent_folder import put_kept
+from lastgood.supervise.driver_java import is_driver_java
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
 
@@ -29,7 +30,6 @@ _DEAD_AFTER_SECONDS = 30.0
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
 _HINDERED_AFTER_SECONDS = 30.0
-_SPARK = "org.apache.spark.deploy.SparkSubmit"
 _PROGRESS = b'{"kind":"progress"'
 """Nearly all lines begin like this, and none of them tells why something ended."""
 
@@ -296,17 +296,9 @@ def _find_hindrance(drivers: Sequence[Driver], processes: Sequence[psutil.Proces
         return "a query of the command was started in another way than by Python's DataStreamWriter"
     if driver.host != socket.gethostname() or driver.pid not in pids:
         return "its driver is no process below this one, so that nobody would see it dead"
-    if sum(map(_is_spark, processes)) > 1:
+    if sum(map(is_driver_java, processes)) > 1:
         return "the command runs more than one Spark, and starts queries in the other as well, as far as anybody knows"
     return None
-
-
-def _is_spark(process: psutil.Process) -> bool:
-    """Whether it is the Java of a driver."""
-    try:
-        return process.name() == "java" and _SPARK in process.cmdline()
-    except psutil.Error:
-        return False  # it has ended
 
 
 def _is_of(record: Record, checkpoint: Location) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -235,3 +238,17 @@ def make_no_checkpoint(*, at: float) -> Noticed:
         condition="NO_CHECKPOINT_NAMED",
         sentence="no checkpoint was named, and no query was seen: without progress every restart counts as an attempt",
     )
+
+
+def shield_tell(tell: Callable[[Event], None]) -> Callable[[Event], None]:
+    """The same, where nothing that becomes of who listens disturbs the command: a full disk, a pipe that nobody reads.
+
+    One event at a time, whatever thread it comes from.
+    """
+    lock = threading.Lock()
+
+    def told(event: Event) -> None:
+        with lock, contextlib.suppress(OSError, SystemExit):  # so rich leaves where nobody reads a pipe
+            tell(event)
+
+    return told

@@ -15,7 +15,7 @@ import psutil
 
 from lastgood.errors import LastgoodError, StorageError, format_command_line
 from lastgood.failures.ending import Cause, find_cause
-from lastgood.journal.incident import COLD, STANDBY, ComingBack
+from lastgood.journal.incident import ARCHIVE, COLD, STANDBY, ComingBack
 from lastgood.ladder.rungs import CommandStanding, Standings
 from lastgood.observe.progress import NOTHING, LogProgress
 from lastgood.process.child import Child, CommandEnd
@@ -26,14 +26,15 @@ from lastgood.redaction import redact_words
 from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, compute_backoff
 from lastgood.supervise import events
 from lastgood.supervise.care import Care, PersonNeededError
+from lastgood.supervise.class_archives import ArchivePlace
 from lastgood.supervise.output import Output
 from lastgood.supervise.stalls import Stall, Stalls
 from lastgood.supervise.standby import StandbyPlace, Taken
 
 _AGENT_POLL_SECONDS = 0.25
-_STANDBY_LOOK_SECONDS = 2.0
-_STANDBY_AFTER_SECONDS = 60.0
-"""How long a run that has nothing to commit goes on before another driver is made ready beside it."""
+_IDLE_LOOK_SECONDS = 2.0
+_IDLE_AFTER_SECONDS = 60.0
+"""How long a run that has nothing to commit goes on before the next start is made ready beside it."""
 
 
 class Watch(Protocol):
@@ -105,6 +106,7 @@ class Supervisor:
         show: IO[bytes] | None = None,
         holds: Sequence[int] = (),
         standbys: StandbyPlace | None = None,
+        archives: ArchivePlace | None = None,
     ) -> None:
         """Prepare to supervise.
 
@@ -120,6 +122,7 @@ class Supervisor:
             show: Where the command's output is copied as it comes.
             holds: Descriptors of the locks that have to outlive us until the command has ended; may grow.
             standbys: Keeps a second driver warm; None: nobody does.
+            archives: Keeps a class archive; None: nobody does.
         """
         self._launch = launch
         self._policy = policy
@@ -147,9 +150,10 @@ class Supervisor:
         self._child: Child | None = None
         self._runs = 0
         self._standbys = standbys
+        self._archives = archives
         self._began_at = 0.0
         self._way = COLD
-        self._next_standby = 0.0
+        self._next_idle = 0.0
         self._noticed_seconds: float | None = None
 
     @property
@@ -194,6 +198,8 @@ class Supervisor:
             before = {**self._adopted, **before}
             moved = [each for each in before if self._has_moved(each, before[each])]
             has_moved = bool(moved)
+            if self._archives is not None:
+                self._archives.give_way(has_moved=has_moved)
             decision = self._count(standings, cause, moved)
             if isinstance(decision, GiveUp):
                 raise self._given_up(decision, ending, cause)
@@ -255,11 +261,14 @@ class Supervisor:
 
     def _start(self) -> tuple[Child, Output]:
         """A new process of the command."""
+        env = self._launch.env
+        if self._archives is not None:
+            env = self._archives.begin(env)
         output = Output(self._log, copy_to=self._show, on_trouble=self._log_trouble)
         try:
             child = Child(
                 self._launch.command,
-                env=self._launch.env,
+                env=env,
                 cwd=self._cwd,
                 output=output.write_end,
                 grace_seconds=self._policy.grace_seconds,
@@ -281,10 +290,11 @@ class Supervisor:
         if taken is None:
             child, output = self._start()
             self._began_at = child.started_at
+            self._way = ARCHIVE if self._archives is not None and self._archives.is_in_use else COLD
         else:
             child, output = taken.child, taken.output
             self._began_at = time.time()
-        self._way = COLD if taken is None else STANDBY
+            self._way = STANDBY
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
@@ -366,8 +376,7 @@ class Supervisor:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
             self._ask_agent()
-            if self._standbys is not None:
-                self._keep_standby(self._standbys, child)
+            self._use_idle_time(child)
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
                     self._look(location)
@@ -380,13 +389,28 @@ class Supervisor:
                 return child.kill()
         return ending
 
-    def _keep_standby(self, standbys: StandbyPlace, child: Child) -> None:
-        """Have another driver wait, once this one has got as far as it can: on a small machine they would be slow."""
+    def _use_idle_time(self, child: Child) -> None:
+        """Make the next start ready, once this one has got as far as it can: on a small machine both would be slow."""
         has_committed = self._at_start.keys() != self._seen.keys()
-        is_early = not has_committed and time.time() - self._began_at < _STANDBY_AFTER_SECONDS
-        if self._agent is None or self._stop.is_set() or is_early or time.monotonic() < self._next_standby:
+        is_early = not has_committed and time.time() - self._began_at < _IDLE_AFTER_SECONDS
+        if self._stop.is_set() or is_early or time.monotonic() < self._next_idle:
             return
-        self._next_standby = time.monotonic() + _STANDBY_LOOK_SECONDS
+        self._next_idle = time.monotonic() + _IDLE_LOOK_SECONDS
+        if self._standbys is not None:
+            self._keep_standby(self._standbys, child)
+        if self._archives is not None:
+            self._keep_archive(self._archives, child)
+
+    def _keep_archive(self, archives: ArchivePlace, child: Child) -> None:
+        try:
+            archives.look(child.processes())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on, and starts as ever
+            archives.refuse(f"it was not possible to keep one ({error!r})")
+
+    def _keep_standby(self, standbys: StandbyPlace, child: Child) -> None:
+        """Have another driver wait."""
+        if self._agent is None:
+            return
         try:
             has_started, because = self._agent.judge_standby(self._watches, child.processes())
             if because is not None:
@@ -464,6 +488,7 @@ class Supervisor:
             first = before.committed + 1
         rerun = at_start.planned is not None and at_start.planned >= first
         self._note_recovery(location, first, rerun=rerun)
+        self._confirm_way()
         if self._care is not None:
             self._care.note_first_batch(location, first, rerun=rerun, back=self._back)
 
@@ -475,6 +500,13 @@ class Supervisor:
         self._tell(
             events.Recovered(at=at, checkpoint=location, batch=batch, rerun=rerun, seconds=round(at - failed_at, 3))
         )
+
+    def _confirm_way(self) -> None:
+        """See that Java did take what it was told of."""
+        if self._way != ARCHIVE or self._archives is None or self._child is None:
+            return
+        if not self._archives.confirm(self._child.processes()):
+            self._way = COLD
 
     @property
     def _back(self) -> ComingBack:

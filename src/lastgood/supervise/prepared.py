@@ -13,6 +13,7 @@ from lastgood.frozen import dataclass
 from lastgood.ledger.url import LedgerPlace
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch
+from lastgood.process.java import JAVA_MINIMUM
 from lastgood.redaction import redact_words
 from lastgood.settings.config import Pipeline
 from lastgood.settings.policy import REBUILD
@@ -20,6 +21,7 @@ from lastgood.settings.target import Target, make_target
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
 from lastgood.storage.reading import Location, parse_location
+from lastgood.supervise.class_archives import ClassArchives
 from lastgood.supervise.events import Event, Noticed
 from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
 from lastgood.supervise.standby import Standbys
@@ -34,7 +36,7 @@ class Prepared(JsonValue):
 
     json = make_form(
         "pipeline=pipeline.name command=_command python=launch.python java=_java checkpoints=_checkpoints log "
-        "agent=agent.parent ledger standby=pipeline.standby",
+        "agent=agent.parent ledger standby=pipeline.standby class_archive=pipeline.class_archive",
         texts="python log agent ledger",
     )
     """What `run --check` shows."""
@@ -79,12 +81,18 @@ class Prepared(JsonValue):
         muted = replace(application, is_stopped=is_stopped)
         return Rebuilder(muted, pipeline.policy.max_replay, is_held=True, note_begin=note)
 
-    def make_standbys(self, holds: Sequence[int], tell: Callable[[Event], None]) -> Standbys | None:
+    def make_standbys(
+        self,
+        holds: Sequence[int],
+        tell: Callable[[Event], None],
+        complete: Callable[[Mapping[str, str]], Mapping[str, str]],
+    ) -> Standbys | None:
         """What keeps a second driver warm; None where none is wanted.
 
         Args:
             holds: Descriptors of the locks on the checkpoints; may grow.
             tell: Gets each event.
+            complete: Makes the environment for a start now of that of the command.
         """
         pipeline = self.pipeline
         if not pipeline.standby or self.agent is None:
@@ -103,7 +111,18 @@ class Prepared(JsonValue):
             cwd=pipeline.cwd,
             memory_max=pipeline.standby_memory,
             start_file=start_file,
+            complete=complete,
         )
+
+    def make_archives(self, tell: Callable[[Event], None]) -> ClassArchives | None:
+        """What keeps a class archive; None where none is wanted.
+
+        Args:
+            tell: Gets each event.
+        """
+        if not self.pipeline.class_archive:
+            return None
+        return ClassArchives(self.launch, name=self.pipeline.name, tell=tell)
 
     @property
     def _command(self) -> list[str]:
@@ -142,19 +161,39 @@ def _require_distinct(checkpoints: Sequence[Location]) -> None:
 
 def _require_standby(pipeline: Pipeline, env: Mapping[str, str], *, agent: bool) -> None:
     """See that a second driver could wait beside the first, as far as the command tells."""
-    words = " ".join(pipeline.command)
     if not agent:
         found = "--no-agent"
         expected = "the agent, which alone keeps the second driver from starting a query"
-    elif _CLUSTER_MODE.search(words):
-        found = "cluster mode, in which the driver is no process of this machine"
-        expected = "client mode"
-    elif "SPARK_REMOTE" in env or any(word.partition("=")[0] == "--remote" for word in pipeline.command):
-        found = "a client of Spark Connect, which has no driver of its own"
-        expected = "a classic session"
+    elif (elsewhere := _find_driver_elsewhere(pipeline, env)) is not None:
+        found, expected = elsewhere
     elif pipeline.driver_check:
         found = "driver_check, which would take it for a driver that is alive"
         expected = "no driver_check: that the first one is dead is seen by its own process"
     else:
         return
     raise UsageError("no second driver can stand by", subject=pipeline.name, found=found, expected=expected)
+
+
+def _require_archivable(pipeline: Pipeline, env: Mapping[str, str], launch: Launch) -> None:
+    """See that the command starts a driver here whose Java can have a class archive, as far as it tells."""
+    elsewhere = _find_driver_elsewhere(pipeline, env)
+    if elsewhere is not None:
+        found, expected = elsewhere
+    elif launch.python is None or launch.java is None:
+        found = "a command that is not known to start a driver with Python"
+        expected = "python … or spark-submit …"
+    elif launch.java.version < JAVA_MINIMUM:
+        found = f"Java {launch.java.version}"
+        expected = f"Java {JAVA_MINIMUM} or newer: with an older one it was not tried"
+    else:
+        return
+    raise UsageError("no class archive can be made", subject=pipeline.name, found=found, expected=expected)
+
+
+def _find_driver_elsewhere(pipeline: Pipeline, env: Mapping[str, str]) -> tuple[str, str] | None:
+    """What says that the driver is no process of this machine, and what is expected; None: nothing does."""
+    if _CLUSTER_MODE.search(" ".join(pipeline.command)):
+        return "cluster mode, in which the driver is no process of this machine", "client mode"
+    if "SPARK_REMOTE" in env or any(word.partition("=")[0] == "--remote" for word in pipeline.command):
+        return "a client of Spark Connect, which has no driver of its own", "a classic session"
+    return None

@@ -115,6 +115,7 @@ class Standbys:
         cwd: Path | None = None,
         memory_max: int | None = None,
         start_file: Location | None = None,
+        complete: Callable[[Mapping[str, str]], Mapping[str, str]] = dict,
     ) -> None:
         """Prepare; nothing is started yet.
 
@@ -128,6 +129,7 @@ class Standbys:
             cwd: Working directory of the command.
             memory_max: How many bytes one may hold while it waits; None: however many.
             start_file: The file that tells the application where to begin, if there is one.
+            complete: Makes the environment for a start now of that of the command.
         """
         self._launch = launch
         self._folder = folder
@@ -138,6 +140,7 @@ class Standbys:
         self._cwd = cwd
         self._memory_max = memory_max
         self._start_file = start_file
+        self._complete = complete
         self._one: _Standby | None = None
         self._ending: list[threading.Thread] = []
         self._failures = 0
@@ -221,7 +224,7 @@ class Standbys:
         try:
             child = Child(
                 self._launch.command,
-                env={**self._launch.env, FOLDER_VARIABLE: str(folder), "PYTHONPATH": path},
+                env={**self._complete(self._launch.env), FOLDER_VARIABLE: str(folder), "PYTHONPATH": path},
                 cwd=self._cwd,
                 output=output.write_end,
                 grace_seconds=self._grace_seconds,

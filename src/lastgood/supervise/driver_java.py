@@ -1,0 +1,107 @@
+"""The Java of a driver, as its command line tells it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from lastgood.frozen import dataclass
+from lastgood.values import JsonValue
+
+MAIN = "org.apache.spark.deploy.SparkSubmit"
+"""What it runs, whoever has started it."""
+_DECISIVE = ("--add-", "--enable-native-access", "-Xmx", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverJava(JsonValue):
+    """What a class archive of it depends on, and fits."""
+
+    program: str
+    home: str
+    """Of its Spark."""
+    class_path: str
+    """As it was given: `*` stands for all jars of a folder."""
+    options: tuple[str, ...]
+    """Those of Java's own that an archive depends on; no other has anything to do with it."""
+
+    def compute_identity(self) -> str:
+        """Short, and another one once Java, Spark or a jar on the class path is another one.
+
+        Raises:
+            OSError: one of them cannot be looked at.
+        """
+        files = [(path, _describe_file(path)) for path in (os.path.realpath(self.program), *self.list_parts())]
+        told = json.dumps([self.to_json(), files])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def list_parts(self) -> Iterator[str]:
+        """The jars and folders on the class path, those that `*` stands for as well."""
+        for part in self.class_path.split(os.pathsep):
+            if part.endswith("*"):
+                yield from sorted(map(str, Path(part[:-1]).glob("*.[jJ][aA][rR]")))
+            else:
+                yield part
+
+    def find_full_folder(self) -> str | None:
+        """The first folder on the class path in which there is anything; None: there is none."""
+        return next(filter(_is_full_folder, self.list_parts()), None)
+
+
+def is_driver_java(process: psutil.Process) -> bool:
+    """Whether it is the Java of a driver."""
+    try:
+        return process.name() == "java" and MAIN in process.cmdline()
+    except psutil.Error:
+        return False  # it has ended
+
+
+def find_driver_java(processes: Sequence[psutil.Process]) -> psutil.Process | None:
+    """The one Java with a driver among these; None where there are none or several."""
+    found = list(filter(is_driver_java, processes))
+    return found[0] if len(found) == 1 else None
+
+
+def read_driver_java(process: psutil.Process) -> DriverJava | None:
+    """What it was started as; None if it has no class path, or no Spark at a known place.
+
+    Raises:
+        psutil.Error: it has ended.
+    """
+    program, *words = process.cmdline()
+    home = process.environ().get("SPARK_HOME")
+    of_java = words[: words.index(MAIN)] if MAIN in words else []
+    if home is None or "-cp" not in of_java[:-1]:
+        return None
+    class_path = of_java[of_java.index("-cp") + 1]
+    return DriverJava(program, home, class_path, tuple(filter(_is_decisive, of_java)))
+
+
+def has_mapped(process: psutil.Process, file: Path) -> bool | None:
+    """Whether a file is mapped into the memory of a process; None where the system does not tell."""
+    try:
+        return str(file) in Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return None
+
+
+def _is_decisive(option: str) -> bool:
+    return option.startswith(_DECISIVE)
+
+
+def _is_full_folder(path: str) -> bool:
+    return os.path.isdir(path) and bool(os.listdir(path))  # noqa: PTH112, PTH208 - hundreds of them
+
+
+def _describe_file(path: str) -> tuple[int, int] | None:
+    """When it was changed, and how large it is; None: there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - hundreds of them
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
