@@ -181,7 +181,7 @@ class ClassArchives:
         if not (archive / _DRIVER).exists():
             self._job = self._begin(java, archive)
         else:
-            self._note(java)
+            self._note(java, archive, "made before")
 
     def give_way(self, *, has_moved: bool) -> None:
         """See `ArchivePlace`."""
@@ -266,10 +266,8 @@ class ClassArchives:
         except OSError:  # another one has made the same meanwhile
             # Safe: a draft of our own that nobody needs.
             shutil.rmtree(job.draft, ignore_errors=True)
-        self._note(job.java)
+        self._note(job.java, job.archive, f"{size / 1e6:,.0f} MB, made in {took:,.0f} s")
         self._failures = 0
-        told = f"{job.archive}, {size / 1e6:,.0f} MB, made in {took:,.0f} s"
-        self._notice("CLASS_ARCHIVE_MADE", f"the next start takes Spark's classes from an archive ({told})")
 
     def _drop(self, job: _Job) -> None:
         self._job = None
@@ -289,14 +287,15 @@ class ClassArchives:
             # Safe: of our own cache, and made anew when it is needed; a JVM that has it open keeps it.
             shutil.rmtree(old, ignore_errors=True)
 
-    def _note(self, java: DriverJava) -> None:
-        """Keep what the driver was started as."""
+    def _note(self, java: DriverJava, archive: Path, told: str) -> None:
+        """Keep what the driver was started as, and say that an archive fits it."""
         self._is_settled = True
         draft = self._seen.with_suffix(f".{os.getpid()}")
         with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
             json.dump(java.to_json(), stream)
         # Safe: what was noted before holds no longer.
         draft.replace(self._seen)
+        self._notice("CLASS_ARCHIVE_MADE", f"the next start takes Spark's classes from an archive ({archive}, {told})")
 
     def _fail(self, because: str) -> None:
         self._put_off()
