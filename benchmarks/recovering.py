@@ -247,7 +247,7 @@ class Supervised:
 def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: str) -> list[Figure]:
     """Drivers of one application are killed in turns; who has no turn stands still."""
     spark, java = find_default_spark(), find_java(os.environ)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "app.py").write_text(app)
     env = {
         "PYSPARK_PYTHON": str(spark.python),
