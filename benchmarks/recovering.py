@@ -259,13 +259,14 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
         arguments = [str(folder / checkpoint), *more]
         return submit_command(folder / "app.py", arguments, environment=spark, conf=make_small_conf(jars))
 
+    supervised = {}
+    for way in (ARCHIVE, COLD, STANDBY):  # the archive is made while nothing else runs
+        supervised[way] = Supervised(folder / way, command(way), env, way=way)
+        supervised[way].await_ready()
     by_hand = ByHand(command("hand"), {**os.environ, **env})
     hand_watch = LogWatch(parse_location(str(folder / "hand")))
-    supervised = {way: Supervised(folder / way, command(way), env, way=way) for way in (COLD, ARCHIVE, STANDBY)}
     times: dict[str, list[float]] = {way: [] for way in ("hand", *supervised)}
     try:
-        for each in supervised.values():
-            each.await_ready()
         for _ in range(KILLS):
             for way, seconds in times.items():
                 others = [each for other, run in supervised.items() if other != way for each in run.guards]

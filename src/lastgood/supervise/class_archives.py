@@ -41,7 +41,8 @@ _LAUNCHER_MAIN = "org.apache.spark.launcher.Main"
 _QUIET = "-Xlog:cds*=off"
 """A JVM that cannot use an archive says so on its standard output, which Spark's scripts read."""
 _LOG = "log"
-_JOB_SECONDS = 600.0
+_JOB_SECONDS = 3600.0
+"""On a machine that has no idle time it takes long."""
 _AGAIN_SECONDS = 60.0
 """How long after a try that failed the next one; it doubles with each."""
 _AGAIN_SECONDS_MAX = 86_400.0
