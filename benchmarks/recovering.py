@@ -1,9 +1,10 @@
-"""How long a query is away: `python benchmarks/recovering.py`; `restarts` or `first` does one half of it.
+"""How long a query is away: `python benchmarks/recovering.py`; `restarts`, `first` or `session` does one part of it.
 
 Prints one JSON object; exit code 1 if over budget. First what `lastgood run` itself takes between an end and the next
 start: a real broker and a Delta table are asked before each, of a query whose mirror holds ten thousand batches. Then
 real drivers are killed in turns, again and again, one that is restarted at once by hand, one under `run`, one with a
 class archive, and one with a driver that stands by, to the first new batch; who has no turn stands still (SIGSTOP).
+At last the query of a session fails, which is kept running there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from figures import Figure, print_figures
 
 from lastgood.errors import LastgoodError
-from lastgood.journal.incident import ARCHIVE, COLD, STANDBY
+from lastgood.journal.incident import ARCHIVE, COLD, SESSION, STANDBY
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import find_default_spark, make_small_conf, submit_command
@@ -51,24 +52,39 @@ BUDGET_SECONDS = 0.25
 BUDGET_RATIO = 1.05
 BUDGET_ARCHIVE = 0.8
 BUDGET_STANDBY = 0.15
+BUDGET_SESSION = 0.3
 POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
 STATELESS = """
 import sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
-rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
-writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1])
-writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
+def start():
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1])
+    return writer.trigger(processingTime="100 milliseconds").start()
 """
 STATEFUL = """
 import sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
-source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", sys.argv[2]).option("subscribe", "clicks")
-rows = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 20).load()
-counts = rows.groupBy("value").count()
-writer = counts.writeStream.format("delta").outputMode("complete").option("checkpointLocation", sys.argv[1])
-writer.trigger(processingTime="100 milliseconds").start(sys.argv[1] + "-table").awaitTermination()
+def start():
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", sys.argv[2])
+    rows = source.option("subscribe", "clicks").option("startingOffsets", "earliest")
+    counts = rows.option("maxOffsetsPerTrigger", 20).load().groupBy("value").count()
+    writer = counts.writeStream.format("delta").outputMode("complete").option("checkpointLocation", sys.argv[1])
+    return writer.trigger(processingTime="100 milliseconds").start(sys.argv[1] + "-table")
+"""
+WAITS = "start().awaitTermination()\n"
+KEEPS = """
+import pathlib, time
+import lastgood.spark
+kept = lastgood.spark.keep_running(start, sys.argv[1], first_start=True, tell=lambda event: None)
+fails = pathlib.Path(sys.argv[1] + "-fails")
+while True:
+    if fails.exists():
+        fails.unlink()
+        kept.query._jsq.streamingQuery().queryExecutionThread().interrupt()
+    time.sleep(0.005)
 """
 
 
@@ -164,13 +180,15 @@ class ByHand:
 def stopped(processes: list[psutil.Process]) -> Iterator[None]:
     """Some processes, and all that they have started, stand still."""
     found = [each for process in processes for each in (process, *process.children(recursive=True))]
-    for each in found:
-        each.suspend()
     try:
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.suspend()
         yield
     finally:
         for each in found:
-            each.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.resume()
 
 
 def await_batches(watch: LogWatch) -> None:
@@ -248,7 +266,7 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
     """Drivers of one application are killed in turns; who has no turn stands still."""
     spark, java = find_default_spark(), find_java(os.environ)
     folder.mkdir(parents=True)
-    (folder / "app.py").write_text(app)
+    (folder / "app.py").write_text(app + WAITS)
     env = {
         "PYSPARK_PYTHON": str(spark.python),
         "SPARK_HOME": str(spark.home),
@@ -269,13 +287,14 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
     try:
         for _ in range(KILLS):
             for way, seconds in times.items():
+                for each in supervised.values():  # so that nothing is made ready beside another one's turn
+                    each.await_ready()
+                await_batches(hand_watch)
                 others = [each for other, run in supervised.items() if other != way for each in run.guards]
                 if way == "hand":
-                    await_batches(hand_watch)
                     with stopped(others):
                         took = back(hand_watch, by_hand.restart)
                 else:
-                    supervised[way].await_ready()
                     with stopped([*others, psutil.Process(by_hand.pid)]):
                         took = back(supervised[way].watch, supervised[way].kill)
                 seconds.append(took)
@@ -290,6 +309,41 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
         Figure(f"{name}: run / by hand", medians[COLD] / medians["hand"], "ratio", BUDGET_RATIO),
         Figure(f"{name}: class archive / by hand", medians[ARCHIVE] / medians["hand"], "ratio", BUDGET_ARCHIVE),
         Figure(f"{name}: standby / by hand", medians[STANDBY] / medians["hand"], "ratio", BUDGET_STANDBY),
+    ]
+
+
+def in_session(folder: Path, name: str, app: str, jars: list[Path], *more: str) -> list[Figure]:
+    """The query of a session fails; the same application is restarted by hand, in turns."""
+    spark, java = find_default_spark(), find_java(os.environ)
+    folder.mkdir(parents=True)
+    env = {
+        **os.environ,
+        "PYSPARK_PYTHON": str(spark.python),
+        "SPARK_HOME": str(spark.home),
+        "JAVA_HOME": str(java.home),
+    }
+    runs: dict[str, ByHand] = {}
+    for way, end in {"hand": WAITS, SESSION: KEEPS}.items():
+        file = folder / f"{way}.py"
+        file.write_text(app + end)
+        arguments = [str(folder / way), *more]
+        runs[way] = ByHand(submit_command(file, arguments, environment=spark, conf=make_small_conf(jars)), env)
+    watches = {way: LogWatch(parse_location(str(folder / way))) for way in runs}
+    fails = {"hand": runs["hand"].restart, SESSION: (folder / f"{SESSION}-fails").touch}
+    times: dict[str, list[float]] = {way: [] for way in runs}
+    try:
+        for way in [*runs] * KILLS:
+            await_batches(watches[way])
+            with stopped([psutil.Process(run.pid) for other, run in runs.items() if other != way]):
+                times[way].append(back(watches[way], fails[way]))
+            print(f"{name}, {way}: {times[way][-1]:.2f} s", file=sys.stderr)
+    finally:
+        for run in runs.values():
+            run.kill()
+    medians = {way: statistics.median(seconds) for way, seconds in times.items()}
+    return [
+        Figure(f"{name}: failure to first new batch, in session", medians[SESSION], "s"),
+        Figure(f"{name}: in session / by hand", medians[SESSION] / medians["hand"], "ratio", BUDGET_SESSION),
     ]
 
 
@@ -315,22 +369,25 @@ def produce(broker: KafkaBroker) -> Iterator[None]:
         thread.join()
 
 
-def to_first_batches(folder: Path) -> list[Figure]:
+def measure_both(folder: Path, measure: Callable[..., list[Figure]]) -> list[Figure]:
+    """A query without state, and one from Kafka with state into Delta."""
     java = find_java(os.environ)
     sets = fetch_jars(["broker", "spark"], java=java, progress=lambda _: None)
-    figures = to_first_batch(folder / "stateless", "stateless", STATELESS, [])
+    figures = measure(folder / "stateless", "stateless", STATELESS, [])
     with KafkaBroker(folder / "kafka", java=java, jars=sets["broker"]) as broker, produce(broker):
         jars = list(sets["spark"])
-        return figures + to_first_batch(folder / "stateful", "Kafka, state, Delta", STATEFUL, jars, broker.bootstrap)
+        return figures + measure(folder / "stateful", "Kafka, state, Delta", STATEFUL, jars, broker.bootstrap)
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as folder:
-        figures = []
-        if "first" not in sys.argv:
-            figures += restarting(Path(folder) / "restarts")
-        if "restarts" not in sys.argv:
-            figures += to_first_batches(Path(folder) / "drivers")
+    parts = sys.argv[1:] or ["restarts", "first", "session"]
+    with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as name:
+        folder = Path(name)
+        figures = restarting(folder / "restarts") if "restarts" in parts else []
+        if "first" in parts:
+            figures += measure_both(folder / "first", to_first_batch)
+        if "session" in parts:
+            figures += measure_both(folder / "session", in_session)
     return print_figures(figures)
 
 

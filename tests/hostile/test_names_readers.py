@@ -76,6 +76,7 @@ THEIR_OWN = {
     "recovery/event_times.py": "a folder of its own, for one scan",
     "recovery/prover.py": "a folder of its own, for one proof",
     "recovery/deciding.py": "the file of `-o`, or this user's state folder",
+    "spark/session_agent.py": "a folder of the agent, in this user's state folder",
     "supervise/class_archives.py": "a folder of its own, in this user's cache",
     "supervise/driver_java.py": "what the driver that runs was started with",
     "supervise/agent_folder.py": "folders of the agents, in this user's state folder",

@@ -20,11 +20,12 @@ from lastgood.written import redact_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
-COLD, ARCHIVE, STANDBY = WAYS = ("cold", "archive", "standby")
+COLD, ARCHIVE, STANDBY, SESSION = WAYS = ("cold", "archive", "standby", "session")
 _WAYS = {
     COLD: "by a new process",
     ARCHIVE: "by a new process, with a class archive",
     STANDBY: "by the driver that stood by",
+    SESSION: "in the same session",
 }
 _REPAIR = "repair"
 DID = ("restart", _REPAIR, "wait", "stop")
@@ -155,7 +156,7 @@ class ComingBack(JsonValue):
 
     way: str
     """`cold`: a new process · `archive`: one that took Spark's classes from an archive · `standby`: one that had waited
-    for it."""
+    for it · `session`: the same process."""
     noticed_seconds: float | None
     """From the end of the process that failed until all that it had started had ended as well; None: nobody saw it."""
     process_at_ms: int

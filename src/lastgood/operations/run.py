@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import IO
 
-import platformdirs
-
 from lastgood.errors import LastgoodError
-from lastgood.ledger.url import VARIABLE, parse_place
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import prepare_launch
 from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
@@ -21,7 +17,6 @@ from lastgood.settings.keys import TEXT_VARIABLE
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.agent_folder import instrument, make_agent_folder, name_agent_folder
-from lastgood.supervise.agents import Agents
 from lastgood.supervise.events import Event, Noticed, make_no_checkpoint, shield_tell
 from lastgood.supervise.filling import Filling, keep_filled
 from lastgood.supervise.heal import Healer
@@ -33,6 +28,7 @@ from lastgood.supervise.prepared import (
     _require_archivable,
     _require_distinct,
     _require_standby,
+    find_ledger,
 )
 from lastgood.supervise.signals import pass_signals_to
 from lastgood.supervise.state_mirroring import keep_state_mirrored
@@ -71,20 +67,17 @@ def prepare(
     _require_distinct(checkpoints)
     if pipeline.standby:
         _require_standby(pipeline, env, agent=agent)
-    name = re.sub(r"[^\w.-]+", "_", pipeline.name)
-    log = platformdirs.user_log_path("lastgood") / f"{name}.log"
+    log = pipeline.log
     launch = prepare_launch(pipeline.command, env)
     if pipeline.class_archive:
         _require_archivable(pipeline, env, launch)
     watches = {each: LogWatch(each) for each in checkpoints}
-    ledger = pipeline.ledger
-    if not ledger and env.get(VARIABLE):
-        ledger = parse_place(env[VARIABLE])
+    ledger = find_ledger(pipeline, env)
     if not agent:
         return Prepared(
             pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start, go_on=go_on
         )
-    folder = name_agent_folder(name)
+    folder = name_agent_folder(pipeline.stem)
     instrumented = instrument(launch, folder)
     return Prepared(pipeline, instrumented, watches, log, folder, ledger, repairs, first_start, go_on)
 
@@ -121,7 +114,7 @@ def supervise(
         held.enter_context(keep_mirrored(prepared.watches, tell, filled))
         every = prepared.pipeline.mirror_state_seconds
         held.enter_context(keep_state_mirrored(prepared.targets.values(), every, tell))
-        agent: Agents | None = None
+        agent = None
         healer = None
         if prepared.repairs:
             healer = Healer(
@@ -134,12 +127,7 @@ def supervise(
             held.callback(healer.close)
         if prepared.agent is not None:
             make_agent_folder(prepared.agent, tell)
-            named = {location.identity: str(location) for location in prepared.watches}
-            agent = Agents(
-                prepared.agent,
-                on_checkpoint=_make_adopt(prepared.pipeline, held, holds, tell, filled, healer),
-                named=named,
-            )
+            agent = prepared.make_agents(_make_adopt(prepared.pipeline, held, holds, tell, filled, healer))
             if healer is not None:
                 healer.agents = agent
         elif not prepared.watches:
@@ -163,6 +151,7 @@ def supervise(
             holds=holds,
             standbys=standbys,
             archives=archives,
+            start=None if prepared.here is None else prepared.here.begin,
         )
         if healer is not None and prepared.agent is not None:
             healer.rebuilder = prepared.make_rebuilder(lambda: supervisor.is_stopped, tell)

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import platformdirs
+
 from lastgood.errors import ConfigError, UsageError, format_command_line
 from lastgood.frozen import dataclass
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
@@ -187,6 +189,7 @@ class Pipeline:
 
     name: str
     command: tuple[str, ...]
+    """Empty: a query of this process is started instead."""
     queries: tuple[ConfiguredQuery, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
@@ -210,6 +213,16 @@ class Pipeline:
     """Whether it stands in the configuration; else a command line has named it."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
     """What is set on this machine."""
+
+    @property
+    def stem(self) -> str:
+        """Its name, as files are named by it."""
+        return re.sub(r"[^\w.-]+", "_", self.name)
+
+    @property
+    def log(self) -> Path:
+        """File for what its command prints."""
+        return platformdirs.user_log_path("lastgood") / f"{self.stem}.log"
 
 
 def parse_size(text: object) -> int:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 from lastgood.errors import ExtraMissingError
 
 if TYPE_CHECKING:
-    from lastgood.session import chunks, load, rebuild
+    from lastgood.session import chunks, keep_running, load, rebuild
     from lastgood.spark.kafka import read_kafka
     from lastgood.spark.recorder import Recorder
     from lastgood.spark.stale_code import guard
     from lastgood.spark.state_frame import state
 
-__all__ = ["Recorder", "chunks", "guard", "load", "read_kafka", "rebuild", "state"]
+__all__ = ["Recorder", "chunks", "guard", "keep_running", "load", "read_kafka", "rebuild", "state"]
 
 _PLACES = {
     "Recorder": "lastgood.spark.recorder:Recorder",
     "chunks": "lastgood.session:chunks",
     "guard": "lastgood.spark.stale_code:guard",
+    "keep_running": "lastgood.session:keep_running",
     "load": "lastgood.session:load",
     "read_kafka": "lastgood.spark.kafka:read_kafka",
     "rebuild": "lastgood.session:rebuild",

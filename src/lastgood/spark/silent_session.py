@@ -52,7 +52,7 @@ class SilentSession:
             UsageError: it cannot be muted, it runs, or it does not go with the checkpoint.
         """
         self._loop = loop
-        writers = [module.DataStreamWriter for module in _find_modules()]
+        writers = [module.DataStreamWriter for module in find_modules()]
         before = [_list_beginnings(writer) for writer in writers]
         me = threading.get_ident()
         for writer, methods in zip(writers, before, strict=True):
@@ -142,7 +142,7 @@ def _list_beginnings(writer: type) -> dict[str, Callable[..., Any]]:
     return {name: getattr(writer, name) for name in _BEGINNINGS}
 
 
-def _find_modules() -> Iterator[ModuleType]:
+def find_modules() -> Iterator[ModuleType]:
     """Where queries may be started from in this process."""
     for name in (_CLASSIC, _CONNECT):
         try:

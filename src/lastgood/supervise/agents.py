@@ -66,7 +66,7 @@ class Agents:
         self._renamed: set[str] = set()
         self._running: dict[str, str] = {}
         self._gone_since: dict[str, float] = {}
-        self._driver_seen: str | None = None
+        self._death: str | None = None
         self._hindered_since: float | None = None
 
     def begin(self) -> None:
@@ -208,12 +208,13 @@ class Agents:
         return None
 
     @property
-    def driver_seen(self) -> str | None:
-        """The driver process that this command was seen to run on this machine, with Spark in it; None: none was."""
+    def death(self) -> str | None:
+        """Why no driver is alive once the command has ended, in one line; None: none was seen on this machine."""
         for driver in self._drivers():
             if driver.is_classic and driver.host == socket.gethostname():
-                self._driver_seen = f"process {driver.pid} on {driver.host}"
-        return self._driver_seen
+                seen = f"process {driver.pid} on {driver.host}"
+                self._death = f"the driver, {seen}, was started here and has ended with all that it started"
+        return self._death
 
     def _add(self, checkpoint: str) -> None:
         try:

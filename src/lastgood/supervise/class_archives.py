@@ -156,7 +156,10 @@ class ClassArchives:
             return False
         is_mapped = has_mapped(process, self._used / _DRIVER)
         if is_mapped is False:
+            self._is_refused = True
             self._notice("CLASS_ARCHIVE_NOT_USED", f"Java did not take Spark's classes from {self._used}")
+            # Safe: of our own cache, and made anew by the next `run`; a JVM that has it open keeps it.
+            shutil.rmtree(self._used, ignore_errors=True)
             self._used = None
         return bool(is_mapped)
 
@@ -172,7 +175,10 @@ class ClassArchives:
         java = None
         if process is not None:
             java = read_driver_java(process)
-        if java is None:
+        if java is None or java.has_archive_of(self._folder):  # none runs, nobody knows which, or it stood by with one
+            return
+        if java.sharing is not None:
+            self.refuse(f"the driver's Java is told otherwise ({java.sharing})")
             return
         full = java.find_full_folder()
         if full is not None:

@@ -16,6 +16,7 @@ from lastgood.values import JsonValue
 MAIN = "org.apache.spark.deploy.SparkSubmit"
 """What it runs, whoever has started it."""
 _DECISIVE = ("--add-", "--enable-native-access", "-Xmx", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes")
+_SHARING = ("-Xshare:off", "-XX:SharedArchiveFile=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class DriverJava(JsonValue):
     """As it was given: `*` stands for all jars of a folder."""
     options: tuple[str, ...]
     """Those of Java's own that an archive depends on; no other has anything to do with it."""
+    sharing: str | None = None
+    """What it was told of archives; None: nothing."""
 
     def compute_identity(self) -> str:
         """Short, and another one once Java, Spark or a jar on the class path is another one.
@@ -47,6 +50,10 @@ class DriverJava(JsonValue):
                 yield from sorted(map(str, Path(part[:-1]).glob("*.[jJ][aA][rR]")))
             else:
                 yield part
+
+    def has_archive_of(self, folder: Path) -> bool:
+        """Whether it was told of an archive in a folder."""
+        return self.sharing is not None and str(folder) in self.sharing
 
     def find_full_folder(self) -> str | None:
         """The first folder on the class path in which there is anything; None: there is none."""
@@ -68,18 +75,18 @@ def find_driver_java(processes: Sequence[psutil.Process]) -> psutil.Process | No
 
 
 def read_driver_java(process: psutil.Process) -> DriverJava | None:
-    """What it was started as; None if it has no class path, or no Spark at a known place.
-
-    Raises:
-        psutil.Error: it has ended.
-    """
-    program, *words = process.cmdline()
-    home = process.environ().get("SPARK_HOME")
+    """What it was started as; None if it has ended, or has no class path, or no Spark at a known place."""
+    try:
+        program, *words = process.cmdline()
+        home = process.environ().get("SPARK_HOME")
+    except (psutil.Error, ValueError):
+        return None
     of_java = words[: words.index(MAIN)] if MAIN in words else []
     if home is None or "-cp" not in of_java[:-1]:
         return None
     class_path = of_java[of_java.index("-cp") + 1]
-    return DriverJava(program, home, class_path, tuple(filter(_is_decisive, of_java)))
+    sharing = next((each for each in reversed(of_java) if each.startswith(_SHARING)), None)
+    return DriverJava(program, home, class_path, tuple(filter(_is_decisive, of_java)), sharing)
 
 
 def has_mapped(process: psutil.Process, file: Path) -> bool | None:

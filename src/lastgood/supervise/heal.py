@@ -46,6 +46,9 @@ from lastgood.supervise.silent_driver import ToldToStopError
 from lastgood.supervise.story import Story
 from lastgood.supervise.topic_watch import TopicWatch
 
+_STANDS = "the command is not started"
+_STANDS_HERE = "the query is not started; end this session before anything is changed: it may still write state"
+
 
 @dataclass(slots=True)
 class _Query:
@@ -263,7 +266,7 @@ class Healer:
         for checkpoint, query in self._queries.items():
             query.story.note_giving_up("nothing else is left to try", query.waiting)
             if query.waiting is not None and found is None:
-                found = _make_person_needed_error(self._at(checkpoint), query.evidence, query.waiting)
+                found = _make_person_needed_error(self._pipeline, self._at(checkpoint), query.evidence, query.waiting)
         return found
 
     def close(self) -> None:
@@ -329,7 +332,7 @@ class Healer:
             return Wait(decision.because)
         if decision.verdict is Verdict.PERSON:
             query.story.note_decision(decision, seconds)
-            raise _make_person_needed_error(self._at(checkpoint), query.evidence, decision)
+            raise _make_person_needed_error(self._pipeline, self._at(checkpoint), query.evidence, decision)
         if decision.recovery is not None:
             if climbed.rung is not Rung.RESUME:
                 query.tried.add(climbed.rung)
@@ -341,11 +344,17 @@ class Healer:
         if decision.warning is not None and not query.is_warned:
             query.is_warned = True
             warning = decision.warning
-            named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
-            sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
+            sentence = f"{warning.effect} {self._describe_first_start()}"
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
         self._tell(_make_diagnosed(checkpoint, decision, seconds))
         return None
+
+    def _describe_first_start(self) -> str:
+        """What a person can say where nobody can tell whether a query has ever run."""
+        if not self._pipeline.command:
+            return "Name what can tell (sink=…), or say first_start=True."
+        named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
+        return f"Name what can tell ({named}), or say --first-start."
 
     def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:
         """It has failed too often before this run began: a person is called, with what there is to decide on."""
@@ -353,6 +362,7 @@ class Healer:
         if query.waiting is None:
             return before.exhausted(self._go_on_command(checkpoint, query))
         return _make_person_needed_error(
+            self._pipeline,
             self._at(checkpoint),
             query.evidence,
             replace(query.waiting, because=f"{before.because}, and {query.waiting.because}"),
@@ -400,10 +410,7 @@ class Healer:
         options = PlanOptions(goal, where, query.evidence, waivers, windows=windows, named=via)
         if goal == FRESH:
             options = replace(options, via=via, takes_any_number=policy.takes_any_number)
-        seen = None if self.agents is None else self.agents.driver_seen
-        proof = None
-        if seen is not None:
-            proof = f"the driver, {seen}, was started here and has ended with all that it started"
+        proof = None if self.agents is None else self.agents.death
         owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
         lost = None
@@ -445,7 +452,9 @@ class Healer:
         )
 
 
-def _make_person_needed_error(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
+def _make_person_needed_error(
+    pipeline: Pipeline, target: Target, evidence: EvidenceOptions, decision: Decision
+) -> PersonNeededError:
     asked, error = make_asked_at_location(target, evidence), decision.error
     found = error.found if error is not None else None
     expected = error.expected if error is not None else None
@@ -455,7 +464,7 @@ def _make_person_needed_error(target: Target, evidence: EvidenceOptions, decisio
         subject=target.checkpoint,
         found=found,
         expected=expected,
-        effect="; ".join(("the command is not started", *_describe_passwords(asked, evidence))),
+        effect="; ".join((_STANDS if pipeline.command else _STANDS_HERE, *_describe_passwords(asked, evidence))),
         next=decision.next or otherwise or asked.command("diagnose"),
     )
     if decision.file is None:

@@ -15,7 +15,7 @@ import psutil
 
 from lastgood.errors import LastgoodError, StorageError, format_command_line
 from lastgood.failures.ending import Cause, find_cause
-from lastgood.journal.incident import ARCHIVE, COLD, STANDBY, ComingBack
+from lastgood.journal.incident import ARCHIVE, COLD, SESSION, STANDBY, ComingBack
 from lastgood.ladder.rungs import CommandStanding, Standings
 from lastgood.observe.progress import NOTHING, LogProgress
 from lastgood.process.child import Child, CommandEnd
@@ -49,6 +49,33 @@ class Watch(Protocol):
         Raises:
             StorageError: the checkpoint cannot be read.
         """
+        ...
+
+
+class Run(Protocol):
+    """One run of what is supervised: `process.child.Child` for a command."""
+
+    pid: int
+    started_at: float
+
+    def wait(self, timeout: float | None = None) -> CommandEnd | None:
+        """Wait for its end, and that of all that belongs to it; None if it still runs after `timeout`."""
+        ...
+
+    def send(self, signum: int) -> None:
+        """Have it end."""
+        ...
+
+    def kill(self) -> CommandEnd:
+        """End it at once, with all that belongs to it."""
+        ...
+
+    def hold(self, descriptor: int) -> None:
+        """Keep a lock while anything of it is left."""
+        ...
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that it has started."""
         ...
 
 
@@ -107,6 +134,7 @@ class Supervisor:
         holds: Sequence[int] = (),
         standbys: StandbyPlace | None = None,
         archives: ArchivePlace | None = None,
+        start: Callable[[], tuple[Run, Output]] | None = None,
     ) -> None:
         """Prepare to supervise.
 
@@ -123,6 +151,7 @@ class Supervisor:
             holds: Descriptors of the locks that have to outlive us until the command has ended; may grow.
             standbys: Keeps a second driver warm; None: nobody does.
             archives: Keeps a class archive; None: nobody does.
+            start: Starts what is supervised, in this process; None: the command is started.
         """
         self._launch = launch
         self._policy = policy
@@ -147,17 +176,18 @@ class Supervisor:
         self._at_start: dict[str, LogProgress] = {}
         self._stalls = Stalls(policy.stall_after_seconds, care.is_ahead if care is not None else lambda _: False)
         self._stall: Stall | None = None
-        self._child: Child | None = None
+        self._child: Run | None = None
         self._runs = 0
         self._standbys = standbys
         self._archives = archives
+        self._start_here = start
         self._began_at = 0.0
         self._way = COLD
         self._next_idle = 0.0
         self._noticed_seconds: float | None = None
 
     @property
-    def child(self) -> Child | None:
+    def child(self) -> Run | None:
         """The command while it runs."""
         return self._child
 
@@ -259,7 +289,13 @@ class Supervisor:
             self._standbys.refuse(f"it could not be let go ({error!r})")
             return None
 
-    def _start(self) -> tuple[Child, Output]:
+    def _start(self) -> tuple[Run, Output, str]:
+        """A new run, and how it came about."""
+        if self._start_here is not None:
+            return *self._start_here(), SESSION
+        return *self._start_command(), ARCHIVE if self._archives is not None and self._archives.is_in_use else COLD
+
+    def _start_command(self) -> tuple[Child, Output]:
         """A new process of the command."""
         env = self._launch.env
         if self._archives is not None:
@@ -288,13 +324,11 @@ class Supervisor:
         self._stalls.begin()
         self._at_start = dict(self._seen)
         if taken is None:
-            child, output = self._start()
+            child, output, self._way = self._start()
             self._began_at = child.started_at
-            self._way = ARCHIVE if self._archives is not None and self._archives.is_in_use else COLD
         else:
-            child, output = taken.child, taken.output
+            child, output, self._way = taken.child, taken.output, STANDBY
             self._began_at = time.time()
-            self._way = STANDBY
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
@@ -372,7 +406,7 @@ class Supervisor:
             self._is_blind_told = True
             self._tell(events.make_no_checkpoint(at=time.time()))
 
-    def _watch(self, child: Child) -> CommandEnd:
+    def _watch(self, child: Run) -> CommandEnd:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
             self._ask_agent()
@@ -389,7 +423,7 @@ class Supervisor:
                 return child.kill()
         return ending
 
-    def _use_idle_time(self, child: Child) -> None:
+    def _use_idle_time(self, child: Run) -> None:
         """Make the next start ready, once this one has got as far as it can: on a small machine both would be slow."""
         has_committed = self._at_start.keys() != self._seen.keys()
         is_early = not has_committed and time.time() - self._began_at < _IDLE_AFTER_SECONDS
@@ -401,13 +435,13 @@ class Supervisor:
         if self._archives is not None:
             self._keep_archive(self._archives, child)
 
-    def _keep_archive(self, archives: ArchivePlace, child: Child) -> None:
+    def _keep_archive(self, archives: ArchivePlace, child: Run) -> None:
         try:
             archives.look(child.processes())
         except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on, and starts as ever
             archives.refuse(f"it was not possible to keep one ({error!r})")
 
-    def _keep_standby(self, standbys: StandbyPlace, child: Child) -> None:
+    def _keep_standby(self, standbys: StandbyPlace, child: Run) -> None:
         """Have another driver wait."""
         if self._agent is None:
             return
@@ -518,7 +552,7 @@ class Supervisor:
             query_at_ms=None,
         )
 
-    def _started(self, child: Child, taken: Taken | None) -> events.Started:
+    def _started(self, child: Run, taken: Taken | None) -> events.Started:
         python, java = self._launch.python, self._launch.java
         python_path = None
         if python is not None:

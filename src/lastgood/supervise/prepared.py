@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +11,23 @@ from pathlib import Path
 
 from lastgood.errors import UsageError
 from lastgood.frozen import dataclass
-from lastgood.ledger.url import LedgerPlace
+from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch
 from lastgood.process.java import JAVA_MINIMUM
 from lastgood.redaction import redact_words
-from lastgood.settings.config import Pipeline
+from lastgood.settings.config import ConfiguredQuery, Pipeline
 from lastgood.settings.policy import REBUILD
 from lastgood.settings.target import Target, make_target
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
+from lastgood.spark.session_agent import SessionAgent
 from lastgood.storage.reading import Location, parse_location
+from lastgood.supervise.agent_folder import name_agent_folder
+from lastgood.supervise.agents import Agents
 from lastgood.supervise.class_archives import ClassArchives
 from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.in_session import QueryStart, SessionAgents
 from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
 from lastgood.supervise.standby import Standbys
 from lastgood.values import JsonValue, make_form
@@ -56,6 +61,8 @@ class Prepared(JsonValue):
     """Whether a person says that the queries have never run."""
     go_on: bool = False
     """Whether they are started as they stand, however long they were down."""
+    here: QueryStart | None = None
+    """The query of this process that is started; None: the command is."""
 
     @property
     def targets(self) -> dict[Location, Target]:
@@ -71,7 +78,7 @@ class Prepared(JsonValue):
             tell: Gets each event.
         """
         pipeline = self.pipeline
-        if pipeline.policy.on_state_loss != REBUILD:
+        if pipeline.policy.on_state_loss != REBUILD or self.here is not None:
             return None
 
         def note(doing: str) -> None:
@@ -124,6 +131,19 @@ class Prepared(JsonValue):
             return None
         return ClassArchives(self.launch, name=self.pipeline.name, tell=tell)
 
+    def make_agents(self, on_checkpoint: Callable[[Location], None]) -> Agents | None:
+        """What reads what the agent tells; None where there is none.
+
+        Args:
+            on_checkpoint: Is told of each checkpoint that nobody has named.
+        """
+        if self.agent is None:
+            return None
+        if self.here is not None:
+            return SessionAgents(self.agent, next(iter(self.watches)), self.here)
+        named = {location.identity: str(location) for location in self.watches}
+        return Agents(self.agent, on_checkpoint=on_checkpoint, named=named)
+
     @property
     def _command(self) -> list[str]:
         return redact_words(self.launch.command)
@@ -138,6 +158,63 @@ class Prepared(JsonValue):
     @property
     def _checkpoints(self) -> list[str]:
         return [str(each) for each in self.watches]
+
+
+def prepare_here(
+    query: ConfiguredQuery,
+    start: Callable[[], object],
+    *,
+    pipeline: Pipeline,
+    ledger: LedgerPlace | None,
+    first_start: bool,
+    go_on: bool,
+    death: str | None,
+) -> Prepared:
+    """A query of this process instead of a command.
+
+    Args:
+        query: Its checkpoint, and what is known beside it.
+        start: Builds it and starts it.
+        pipeline: Whose policy and services count.
+        ledger: What is filled meanwhile; None: none.
+        first_start: Whether a person says that it has never run.
+        go_on: A person has looked: however long it was down, it is started as it stands.
+        death: Why no driver of it is alive; None: nobody knows.
+
+    Raises:
+        LocationInvalidError: its checkpoint cannot be understood.
+        ExtraMissingError: the library for its storage is not installed.
+    """
+    location = parse_location(query.checkpoint)
+    own = replace(pipeline, command=(), queries=(query,), env={}, standby=False, class_archive=False)
+    # A driver_check would take this process for a driver that is alive.
+    own = replace(own, is_configured=False, driver_check=())
+    folder, log = name_agent_folder(own.stem), own.log
+    here = QueryStart(start, str(location), SessionAgent(folder, str(location)), log, own.policy.grace_seconds, death)
+    launch = Launch((getattr(start, "__qualname__", "start"),), {}, None, None)
+    return Prepared(
+        own,
+        launch,
+        {location: LogWatch(location)},
+        log,
+        folder,
+        ledger,
+        first_start=first_start,
+        go_on=go_on,
+        here=here,
+    )
+
+
+def find_ledger(pipeline: Pipeline, env: Mapping[str, str] | None = None) -> LedgerPlace | None:
+    """The ledger that is filled while queries run: of the pipeline, or of the environment, by default ours.
+
+    Raises:
+        LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
+    """
+    place = (os.environ if env is None else env).get(VARIABLE)
+    if pipeline.ledger or not place:
+        return pipeline.ledger
+    return parse_place(place)
 
 
 def _make_start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:

@@ -235,11 +235,12 @@ def test_driver_is_known_once_it_was_seen_on_this_machine(tmp_path: Path) -> Non
     agents = Agents(tmp_path)
     beat(tmp_path, 1, "/chk/a", host="elsewhere")
     beat(tmp_path, 2, "/chk/a", host=socket.gethostname(), is_classic=False)
-    assert agents.driver_seen is None
+    assert agents.death is None
     beat(tmp_path, 3, "/chk/a", host=socket.gethostname())
-    assert agents.driver_seen == f"process 3 on {socket.gethostname()}"
+    assert agents.death is not None
+    assert f"process 3 on {socket.gethostname()}" in agents.death
     agents.begin()
-    assert agents.driver_seen is not None
+    assert agents.death is not None
 
 
 def tell_code(

@@ -158,6 +158,20 @@ def test_files_beside_the_jars_mean_that_there_is_none(kept: Kept) -> None:
     assert not kept.made
 
 
+@pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa"])
+def test_what_java_is_told_by_others_counts(kept: Kept, option: str) -> None:
+    kept.driver.options = (option,)
+    kept.wait("CLASS_ARCHIVE_IMPOSSIBLE")
+    assert option in kept.events[0].to_json()["sentence"]
+
+
+def test_beside_one_that_has_it_already_none_is_made(kept: Kept) -> None:
+    kept.driver.options = (f"-XX:SharedArchiveFile={kept.folder}/cache/run-1/driver.jsa",)
+    kept.look()
+    assert kept.noticed == []
+    assert not (kept.folder / "cache").exists()
+
+
 @pytest.mark.parametrize("script", ["exit 1", "exit 0", "kill -9 $$"])
 def test_a_job_that_fails_is_told_and_tried_again_later(
     kept: Kept, script: str, monkeypatch: pytest.MonkeyPatch
@@ -228,6 +242,12 @@ def test_whether_java_has_taken_it_is_seen(kept: Kept) -> None:
     assert not kept.archives.confirm([kept.driver])  # type: ignore[list-item]  # all of it that is asked
     assert kept.noticed[1:] == ["CLASS_ARCHIVE_NOT_USED"]
     assert not kept.archives.is_in_use
+    kept.look()
+    assert kept.archives.begin({}) == {}
+    assert not kept.made
+    kept.events.clear()
+    kept.archives = kept.start()
+    kept.wait("CLASS_ARCHIVE_MADE")
 
 
 @pytest.mark.parametrize("noted", ["", "[]", "{}", '{"program": 1}', "[" * 100_000])
@@ -251,6 +271,17 @@ def test_only_so_many_are_kept_and_drafts_of_the_dead_go(kept: Kept, monkeypatch
     kept.wait("CLASS_ARCHIVE_MADE")
     left = {each.name for each in cache.iterdir() if each.is_dir()} - {kept.made[0].parent.name}
     assert left == {"run-old", f"draft-{os.getpid()}-y"}
+
+
+def test_a_driver_that_ends_just_now_is_nothing_to_tell(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end() -> dict[str, str]:
+        raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(kept.driver, "environ", end)
+    kept.look()
+    assert kept.noticed == []
+    monkeypatch.undo()
+    kept.wait("CLASS_ARCHIVE_MADE")
 
 
 def test_where_there_are_two_drivers_nobody_knows_which(kept: Kept) -> None:

@@ -67,6 +67,9 @@ class Agent:
         """Write what there is to write; the end of the application waits for that, but not long."""
         if os.getpid() != self._pid:
             return  # a fork: the driver is somebody else
+        atexit.unregister(self.close)
+        if sys.excepthook == self._crash:
+            sys.excepthook = self._excepthook
         deadline = time.monotonic() + CLOSE_SECONDS
         detach(list(self._attachments.values()), self._writer, CLOSE_SECONDS / 2)
         self._writer.close(max(0.0, deadline - time.monotonic()))
