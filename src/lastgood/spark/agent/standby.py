@@ -57,23 +57,24 @@ class Gate:
         self._lock = threading.Lock()
         self._is_open = False
 
-    def __call__(self, session: Any, writer: Any) -> None:
+    def __call__(self, session: Any, writer: Any, path: str | None) -> None:
         """Wait until the gate is open; returns at once when it has been opened.
 
         Args:
             session: In which a query is to start.
             writer: Its DataStreamWriter.
+            path: What it writes to, if that is a path.
         """
         with self._lock:
             if not self._is_open:
                 try:
-                    self._wait(session, writer)
+                    self._wait(session, writer, path)
                     self._pass()
                 except BaseException as error:  # noqa: BLE001 - also Ctrl-C, which an application may catch
                     leave(error)
                 self._is_open = True
 
-    def _wait(self, session: Any, writer: Any) -> None:
+    def _wait(self, session: Any, writer: Any, path: str | None) -> None:
         from .sessions import is_connect  # noqa: PLC0415 - what only those need who wait
         from .warming import Warming  # noqa: PLC0415
 
@@ -82,15 +83,15 @@ class Gate:
         if is_connect(session):
             self._refuse("a client of Spark Connect has no driver of its own to keep warm")
         context = session.sparkContext
-        for path in find_files_of_java(session):
-            _read_files.add(path)
+        for file in find_files_of_java(session):
+            _read_files.add(file)
         told = {
             "master": context.master,
             "cores": context.defaultParallelism,
             "files": [(path, *identity) for path, identity in _read_files.list_kept()],
         }
         self._tell(**told)
-        warming = Warming(session, writer, self._folder, lambda warmed: self._tell(**told, warmed=warmed))
+        warming = Warming(session, writer, path, self._folder, lambda warmed: self._tell(**told, warmed=warmed))
         next_look = 0.0
         while not self._has_been_opened():
             if time.monotonic() >= next_look:

@@ -39,6 +39,13 @@ def get_session(writer: Any) -> Any:
     return getattr(writer, "_spark", None) or writer._session  # noqa: SLF001
 
 
+def find_path(writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    """What a query writes to, as its `start` was told; the name of a table is none, and neither is what it is not."""
+    told = vars(writer).get(_OPTIONS, {})
+    found = args[0] if args else kwargs.get("path") or told.get("path")
+    return found if isinstance(found, str) and "/" in found else None
+
+
 class NotToStartError(Exception):
     """An observer says that a query must not start as it stands: the one thing that the application is told of us."""
 
@@ -88,11 +95,13 @@ class Observer(Protocol):
 
 
 _observers: list[Observer] = []
-_gates: list[Callable[[Any, Any], None]] = []
+_gates: list[Callable[[Any, Any, str | None], None]] = []
 
 
-def hold(gate: Callable[[Any, Any], None]) -> None:
-    """Have each start wait until `gate`, called with session and writer, returns: before anything else is done.
+def hold(gate: Callable[[Any, Any, str | None], None]) -> None:
+    """Have each start wait until `gate` returns: before anything else is done.
+
+    It gets session and writer, and the path that is written to, if there is one.
 
     There is one: another one that comes later is not asked. What it raises the application gets.
     """
@@ -140,7 +149,7 @@ def _wrap_start(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def start(writer: Any, *args: Any, **kwargs: Any) -> Any:
         for gate in _gates:
-            gate(get_session(writer), writer)
+            gate(get_session(writer), writer, find_path(writer, args, kwargs))
         observers = list(_observers)
         try:
             begun = Start(writer, args, kwargs)

@@ -1,7 +1,7 @@
 """What a waiting driver does meanwhile, so that Java has met what the query will need: small, and stopped at once.
 
 It runs in a session of its own, of which no listener of a session hears. Nothing but the folder of this standby is
-written; of a topic of Kafka one record is read.
+written; of a topic of Kafka one record is read, of a Delta table the log.
 """
 
 from __future__ import annotations
@@ -52,17 +52,21 @@ _KAFKA_LEFT_OUT = (
 class Warming:
     """Warms in a thread of its own."""
 
-    def __init__(self, session: Any, writer: Any, folder: Path, tell: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self, session: Any, writer: Any, path: str | None, folder: Path, tell: Callable[[list[str]], None]
+    ) -> None:
         """Begin.
 
         Args:
             session: The application's.
             writer: Of the query that waits.
+            path: What it writes to, if that is a path.
             folder: Of this standby.
             tell: Is told, in a few words each, what is warm, when all is.
         """
         self._session = session
         self._writer = writer
+        self._path = path
         self._folder = folder
         self._tell = tell
         self._is_stopped = threading.Event()
@@ -108,6 +112,8 @@ class Warming:
             yield "state", lambda: self._stream(own, "noop", is_stateful=True)
         if self._session.conf.get(_CATALOG, None) == _DELTA:
             yield "Delta", lambda: self._stream(own, "delta", is_stateful=False)
+            if self._is_delta(own):
+                yield "its table", lambda: self._read_log(own)
         elif not is_stateful:
             yield "streaming", lambda: self._stream(own, "noop", is_stateful=False)
 
@@ -160,6 +166,16 @@ class Warming:
                     break
         finally:
             query.stop()
+
+    def _is_delta(self, own: Any) -> bool:
+        """Whether the query writes to a Delta table that is there."""
+        if self._path is None:
+            return False
+        return bool(self._session._jvm.io.delta.tables.DeltaTable.isDeltaTable(own, self._path))  # noqa: SLF001
+
+    def _read_log(self, own: Any) -> None:
+        """What the log of its table says of the newest version, as the first batch will: only what is new is left."""
+        self._session._jvm.io.delta.tables.DeltaTable.forPath(own, self._path).detail().collect()  # noqa: SLF001
 
     def _no_columns(self) -> Any:
         gateway = self._session.sparkContext._gateway  # noqa: SLF001
