@@ -109,13 +109,14 @@ class Warming:
         if not self._session.sparkContext.master.startswith("local"):
             return  # what is written here the executors would not find
         if is_stateful:
-            yield "state", lambda: self._stream(own, "noop", is_stateful=True)
+            yield "state", lambda: self._stream(own, "noop", "update")
         if self._session.conf.get(_CATALOG, None) == _DELTA:
-            yield "Delta", lambda: self._stream(own, "delta", is_stateful=False)
+            is_complete = is_stateful and shape.find_output_mode(self._writer) == "Complete"
+            yield "Delta", lambda: self._stream(own, "delta", "complete" if is_complete else "append")
             if self._is_delta(own):
                 yield "its table", lambda: self._read_log(own)
         elif not is_stateful:
-            yield "streaming", lambda: self._stream(own, "noop", is_stateful=False)
+            yield "streaming", lambda: self._stream(own, "noop", "append")
 
     def _has_listeners(self) -> bool:
         """Whether somebody hears of the queries of any session."""
@@ -148,13 +149,13 @@ class Warming:
         rows = own.read().format("kafka").options(options).option("startingTimestamp", str(since_ms))
         rows.option("startingOffsetsByTimestampStrategy", "latest").load().limit(1).collect()
 
-    def _stream(self, own: Any, sink: str, *, is_stateful: bool) -> None:
-        """Some batches of a query of our own."""
+    def _stream(self, own: Any, sink: str, mode: str) -> None:
+        """Some batches of a query of our own; it keeps state, unless it appends."""
         folder = Path(tempfile.mkdtemp(prefix="warming-", dir=self._folder)).absolute()
         rows = own.readStream().format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2).load()
-        if is_stateful:
+        if mode != "append":
             rows = rows.groupBy("value", self._no_columns()).count()
-        writer = rows.writeStream().queryName(QUERY_NAME).outputMode("update" if is_stateful else "append")
+        writer = rows.writeStream().queryName(QUERY_NAME).outputMode(mode)
         # Names of this machine, whichever storage Spark takes a path for: the folder goes with that of the standby.
         writer = writer.format(sink).option("checkpointLocation", (folder / "checkpoint").as_uri())
         query = writer.option("path", (folder / "table").as_uri()).start()
