@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -16,7 +18,7 @@ import platformdirs
 from lastgood import library
 from lastgood.cli.output import make_console
 from lastgood.cli.timeline import open_timeline
-from lastgood.errors import UsageError
+from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import is_ledger_url
 from lastgood.library import Evidence, Tell
 from lastgood.load.specification import ParseMode
@@ -32,7 +34,8 @@ from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.spark.load_session import give_chunks, require_session, run_in_session
 from lastgood.spark.session_agent import make_thread
 from lastgood.storage.reading import parse_location
-from lastgood.supervise.events import Event, Started
+from lastgood.supervise.care import PersonNeededError
+from lastgood.supervise.events import Event, Noticed, Started
 from lastgood.supervise.held_load import hold_chunks
 from lastgood.supervise.load_driver import SPARK_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
 from lastgood.supervise.loop import Supervisor
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from lastgood.spark.load_chunks import Chunk
 
 _NAME = re.compile("[A-Za-z0-9_-]{1,60}")
+_RETURN_SECONDS = 60.0
+"""How long a function may go on after it has started its query."""
 _GOES_ON = "see the log of the driver; the same call goes on from there"
 
 
@@ -110,8 +115,8 @@ def keep_running(
 
     The query is judged and, as far as its policy goes, repaired before each start; it is started, watched, and started
     again when it fails; what was promised is held against the first new batch. That goes on in a thread of its own,
-    until `stop`, until the query is stopped by whoever else, or until a person is needed. Other queries of the session
-    are left alone.
+    until `stop`, until the query or its session is stopped by whoever else, or until a person is needed. Other queries
+    of the session are left alone.
 
     Example::
 
@@ -193,12 +198,26 @@ class KeptRunning:
         """
         self._thread.start()
         try:
-            self._has_begun.wait()
-        except BaseException:  # Ctrl-C: nobody would hold what could stop it
-            self.stop()
+            self._await_begun()
+        except BaseException:  # Ctrl-C among it: nobody would hold what could stop it
+            self._end()
             raise
         if self._error is not None:
             raise self._error
+
+    def _await_begun(self) -> None:
+        started_at = None
+        while not self._has_begun.wait(1.0):
+            here = self._prepared.here
+            if started_at is None and here is not None and here.agent.own:
+                started_at = time.monotonic()
+            if started_at is not None and time.monotonic() - started_at > _RETURN_SECONDS:
+                raise UsageError(
+                    "start() has started the query, and does not return",
+                    found=f"it runs for more than {_RETURN_SECONDS:g} s since",
+                    expected="a function that does not wait for the end of the query",
+                    effect="the query was stopped",
+                )
 
     @property
     def query(self) -> Any:
@@ -228,10 +247,9 @@ class KeptRunning:
         Raises:
             LastgoodError: as `wait`.
         """
-        self._is_stopped = True
-        if self._supervisor is not None:
-            self._supervisor.stop()
-        self.wait()
+        self._end()
+        if threading.current_thread() is not self._thread:  # `tell` may have called us
+            self.wait()
 
     def __enter__(self) -> Self:
         """Keep it running until the end of the block."""
@@ -241,20 +259,36 @@ class KeptRunning:
         """Stop it."""
         self.stop()
 
+    def _end(self) -> None:
+        """Have it end, however far it has come."""
+        self._is_stopped = True
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        here = self._prepared.here
+        if here is not None and not self._has_begun.is_set():  # `start` may wait for the end of what it has started
+            for query in here.agent.own:
+                query.stop()
+
     def _supervise(self) -> None:
-        try:
-            with open_timeline(make_console(), live=False) as listen:
-                tell = listen if self._tell is None else self._tell
+        with open_timeline(make_console(), live=False) as listen:
+            tell = listen if self._tell is None else self._tell
+            try:
                 supervise(self._prepared, tell=lambda event: self._hear(event, tell), on_supervisor=self._take)
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for it
-            self._error = error
-        finally:
-            self._has_begun.set()
+            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for it
+                self._error = error
+                if isinstance(error, LastgoodError) and not isinstance(error, PersonNeededError):
+                    told = f"the query is looked after no more: {error.sentence}"
+                    self._hear(Noticed(at=time.time(), condition=error.condition, sentence=told), tell)
+            finally:
+                self._has_begun.set()
 
     def _hear(self, event: Event, tell: Callable[[Event], None]) -> None:
         if isinstance(event, Started):
             self._has_begun.set()
-        tell(event)
+        try:
+            tell(event)
+        except Exception:  # noqa: BLE001 - of the caller's: the query goes on, whatever becomes of who listens
+            traceback.print_exc()
 
     def _take(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

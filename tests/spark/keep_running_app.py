@@ -111,7 +111,7 @@ def live(spark, told):
         query.put()
         wait(lambda run=run: not run.isActive)
         query.fails.unlink()
-        wait(lambda: query.find_lines() == query.wanted)
+        wait(lambda: kept.wait(0.1) or query.find_lines() == query.wanted)
     wait(lambda: sum(each["event"] == "promised" for each in events) == told["failures"])
     kept.stop()
     is_active, is_beside = kept.query.isActive, beside.isActive

@@ -138,6 +138,10 @@ def supervise(
         standbys = prepared.make_standbys(holds, tell, dict if archives is None else archives.complete)
         if standbys is not None:
             held.callback(standbys.close)
+        if prepared.here is not None:
+            prepared.here.holds = holds
+            prepared.here.agent.observe()
+            held.callback(prepared.here.agent.close)
         supervisor = Supervisor(
             prepared.launch,
             policy=prepared.pipeline.policy,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,12 @@ from lastgood.spark.agent.sessions import is_connect
 from lastgood.spark.agent.standby import list_own
 from lastgood.spark.silent_session import find_modules
 
-_JOBS_LOOKED_AT = 50
-"""Of those of a run the newest: a query runs one after the other, and few in a batch."""
-
 
 class SessionAgent:
     """Has what happens to queries of this process written to a folder, as the agent does that `run` brings along.
 
-    And knows which queries were started meanwhile: it observes starts, see `starts.Observer`.
+    And knows which queries were started meanwhile: it observes starts, see `starts.Observer`. Between the runs nobody
+    else starts a query of the checkpoint here.
     """
 
     def __init__(self, folder: Path, checkpoint: str) -> None:
@@ -30,11 +29,23 @@ class SessionAgent:
         self._folder = folder
         self._checkpoint = checkpoint
         self._agent: Agent | None = None
-        self._session: Any = None
         self.own: list[Any] = []
         """Queries of the checkpoint that were started since `begin`, in their order."""
         self.others: list[str] = []
         """What else was started."""
+        self.has_run = False
+        """Whether a query of the checkpoint was ever started."""
+
+    def observe(self) -> None:
+        """See to it from now on that a query of the checkpoint starts only between `begin` and `end`."""
+        for module in find_modules():
+            starts.watch(module)
+        starts.observe(self)
+
+    def close(self) -> None:
+        """Look at nothing any more."""
+        self.end()
+        starts.forget(self)
 
     def forget(self) -> None:
         """What it has written of an earlier run is there no more; what the guard was told stays."""
@@ -48,71 +59,108 @@ class SessionAgent:
     def begin(self) -> None:
         """Look at what is started from now on."""
         self.own, self.others = [], []
-        for module in find_modules():
-            starts.watch(module)
-        self._agent = Agent(self._folder)
+        self._agent = Agent(self._folder, is_of_process=False)
         starts.observe(self._agent)
-        starts.observe(self)
 
     def end(self) -> None:
-        """Write what there is to write, and look no more."""
-        starts.forget(self)
+        """Write what there is to write."""
         agent, self._agent = self._agent, None
         if agent is not None:
             starts.forget(agent)
             agent.close()
 
     def before_start(self, start: starts.Start) -> None:
-        """See `starts.Observer`."""
+        """See `starts.Observer`.
+
+        Raises:
+            NotToStartError: the query is just being judged.
+        """
+        if self._agent is None and self._is_named(start.checkpoint):
+            raise starts.NotToStartError("[QUERY_KEPT_RUNNING] lastgood looks after this query, and starts it itself")
 
     def after_start(self, start: starts.Start, query: Any) -> None:
         """See `starts.Observer`."""
         if is_connect(start.session):
             self.others.append("a query of Spark Connect")
-        elif start.checkpoint is None or starts.identify(start.checkpoint) != starts.identify(self._checkpoint):
-            self.others.append(start.checkpoint or "a checkpoint that Spark makes up")
-        else:
-            self._session = start.session
+            return
+        # Spark's own answer: the same words may name another place to a Spark with another default storage.
+        root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001 - Python's has no way to it
+        if self._is_named(root):
+            self.has_run = True
             self.own.append(query)
+        else:
+            self.others.append(root)
 
     def start_failed(self, start: starts.Start, error: Exception) -> None:
         """See `starts.Observer`."""
 
     def report_trouble(self, error: Exception) -> None:
-        """See `starts.Observer`: it does nothing that could fail but to compare names."""
+        """See `starts.Observer`."""
         if self._agent is not None:
             self._agent.report_trouble(error)
 
     def is_active(self) -> bool:
-        """Whether a query of the checkpoint runs in this Java, whoever has started it; before the first start: no."""
-        if self._session is None:
+        """Whether a query of the checkpoint runs in this Java, whoever has started it."""
+        session = _find_session()
+        if session is None:
             return False
-        roots = (str(each.resolvedCheckpointRoot()) for each in list_own(self._session))
-        return any(starts.identify(root) == starts.identify(self._checkpoint) for root in roots)
+        return any(self._is_named(str(each.resolvedCheckpointRoot())) for each in list_own(session))
+
+    def _is_named(self, checkpoint: str | None) -> bool:
+        return checkpoint is not None and starts.identify(checkpoint) == starts.identify(self._checkpoint)
+
+
+def _find_session() -> Any:
+    """A classic session of this process; None: there is none."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded only by whoever asks for it
+
+    session = SparkSession._instantiatedSession  # noqa: SLF001 - the active one is that of a thread
+    return None if session is None or is_connect(session) else session
 
 
 def make_thread(target: Callable[[], None], name: str) -> threading.Thread:
     """A thread that does what the one that asks has set for its jobs in Spark, such as a pool; it ends with Python."""
-    from pyspark import InheritableThread  # noqa: PLC0415 - loaded only by whoever asks for it
+    from pyspark import InheritableThread, SparkContext  # noqa: PLC0415 - loaded only by whoever asks for it
 
-    thread = InheritableThread(target=target, name=name)
+    # Without a context nothing was set, and InheritableThread would not be made.
+    kind = threading.Thread if SparkContext._active_spark_context is None else InheritableThread  # noqa: SLF001
+    thread: threading.Thread = kind(target=target, name=name)
     thread.daemon = True
     return thread
 
 
+def is_running(query: Any) -> bool:
+    """Whether a run goes on: one that was told to stop counts as ended for Spark before its thread has."""
+    thread = query._jsq.streamingQuery().queryExecutionThread()  # noqa: SLF001 - Python's has no way to it
+    return bool(query.isActive or thread.isAlive())
+
+
+def is_stopped(query: Any) -> bool:
+    """Whether somebody has stopped the whole Spark that it ran in."""
+    return bool(_find_context(query).isStopped())
+
+
 def has_active_tasks(query: Any) -> bool:
-    """Whether a task of a run still runs somewhere, though the run may have ended."""
-    tracker = query._jsq.sparkSession().sparkContext().statusTracker()  # noqa: SLF001 - Python's tracker knows one context
-    jobs = sorted(tracker.getJobIdsForGroup(str(query.runId)))[-_JOBS_LOOKED_AT:]
-    stages = {stage for job in jobs for stage in _list_stages(tracker, job)}
-    return any(_count_active_tasks(tracker, stage) for stage in stages)
+    """Whether a task or a job of a query still runs somewhere, though its thread has ended.
+
+    The scheduler itself is asked: what Spark's web page shows comes later, and knows jobs by a group that a function of
+    `foreachBatch` may change.
+    """
+    context = _find_context(query)
+    tasks = (each.taskSet().properties() for each in context.taskScheduler().taskIdToTaskSetManager().values())
+    jobs = (each.properties() for each in _list_all(context.dagScheduler().activeJobs()))
+    return any(_is_of(properties, str(query.id)) for properties in itertools.chain(tasks, jobs))
 
 
-def _list_stages(tracker: Any, job: int) -> list[int]:
-    info = tracker.getJobInfo(job)
-    return list(info.get().stageIds()) if info.isDefined() else []
+def _find_context(query: Any) -> Any:
+    return query._jsq.sparkSession().sparkContext()  # noqa: SLF001 - Python's knows of no jobs
 
 
-def _count_active_tasks(tracker: Any, stage: int) -> int:
-    info = tracker.getStageInfo(stage)
-    return int(info.get().numActiveTasks()) if info.isDefined() else 0
+def _list_all(scala: Any) -> Iterator[Any]:
+    found = scala.iterator()
+    while found.hasNext():
+        yield found.next()
+
+
+def _is_of(properties: Any, query_id: str) -> bool:
+    return properties is not None and properties.getProperty("sql.streaming.queryId") == query_id

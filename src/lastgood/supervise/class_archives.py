@@ -7,6 +7,7 @@ reads the jars as ever.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,6 +51,8 @@ _VARIABLES = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "US
 """All that the job gets of the application's: what else is there may be secret, or have it do more than it should."""
 _JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
 _WORK = "work"
+_LAST = ("sh", "-c", 'echo 1000 2>/dev/null > /proc/self/oom_score_adj; exec nice -n 19 "$@"', "sh")
+"""Before a command: where time or memory is short it is the first to go without."""
 _CONF = {
     "spark.master": "local[1]",
     "spark.driver.host": LOOPBACK,
@@ -121,7 +124,8 @@ class ClassArchives:
         """
         self._launch = launch
         self._tell = tell
-        self._folder = folder or platformdirs.user_cache_path("lastgood") / "driver-classes"
+        named = folder or platformdirs.user_cache_path("lastgood") / "driver-classes"
+        self._folder = named.resolve()  # as the kernel calls what is mapped from there
         of = json.dumps([name, *launch.command])
         self._seen = self._folder / f"run-{hashlib.sha256(of.encode()).hexdigest()[:16]}.json"
         self._used: Path | None = None
@@ -146,7 +150,7 @@ class ClassArchives:
 
     def complete(self, env: Mapping[str, str]) -> Mapping[str, str]:
         """The same for the start of a driver that stands by."""
-        archive = self._find()
+        archive = None if self._is_passed_over else self._find()
         return env if archive is None else name_archive(archive, env)
 
     def confirm(self, processes: Sequence[psutil.Process]) -> bool:
@@ -156,10 +160,12 @@ class ClassArchives:
             return False
         is_mapped = has_mapped(process, self._used / _DRIVER)
         if is_mapped is False:
-            self._is_refused = True
             self._notice("CLASS_ARCHIVE_NOT_USED", f"Java did not take Spark's classes from {self._used}")
-            # Safe: of our own cache, and made anew by the next `run`; a JVM that has it open keeps it.
-            shutil.rmtree(self._used, ignore_errors=True)
+            java = self._read(process)
+            if java is not None and self._locate(java) == self._used:  # else it was started otherwise than before
+                self._is_refused = True
+                # Safe: of our own cache, and made anew by the next `run`; a JVM that has it open keeps it.
+                shutil.rmtree(self._used, ignore_errors=True)
             self._used = None
         return bool(is_mapped)
 
@@ -174,17 +180,14 @@ class ClassArchives:
         process = find_driver_java(processes)
         java = None
         if process is not None:
-            java = read_driver_java(process)
-        if java is None or java.has_archive_of(self._folder):  # none runs, nobody knows which, or it stood by with one
+            java = self._read(process)
+        if java is None:  # none runs, or nobody knows which
             return
-        if java.sharing is not None:
-            self.refuse(f"the driver's Java is told otherwise ({java.sharing})")
+        hindrance = self._find_hindrance(java)
+        if hindrance is not None:
+            self.refuse(hindrance)
             return
-        full = java.find_full_folder()
-        if full is not None:
-            self.refuse(f"Java archives classes of jars only, and {full} on the class path is a folder with files")
-            return
-        archive = self._folder / f"run-{java.compute_identity()}"
+        archive = self._locate(java)
         if not (archive / _DRIVER).exists():
             self._job = self._begin(java, archive)
         else:
@@ -200,6 +203,8 @@ class ClassArchives:
 
     def refuse(self, because: str) -> None:
         """See `ArchivePlace`."""
+        if self._job is not None:
+            self._drop(self._job)
         if not self._is_refused:
             self._is_refused = True
             self._notice("CLASS_ARCHIVE_IMPOSSIBLE", f"no class archive is made: {because}")
@@ -209,11 +214,33 @@ class ClassArchives:
         if self._job is not None:
             self._drop(self._job)
 
+    def _find_hindrance(self, java: DriverJava) -> str | None:
+        """Why a driver can have none; None: it can."""
+        if os.pathsep in str(self._folder):
+            return f"the path of the cache has a {os.pathsep} in it ({self._folder})"
+        if java.sharing is not None:
+            return f"the driver's Java is told otherwise ({java.sharing})"
+        full = java.find_full_folder()
+        if full is not None:
+            return f"Java archives classes of jars only, and {full} on the class path is a folder with files"
+        relative = next((each for each in java.list_parts() if not each.startswith("/")), None)
+        if relative is not None:
+            return f"the class path has a part that is relative to a folder ({relative})"
+        return None
+
+    def _read(self, process: psutil.Process) -> DriverJava | None:
+        java = read_driver_java(process)
+        return None if java is None else java.without_archive_of(self._folder)
+
+    def _locate(self, java: DriverJava) -> Path:
+        """Where the archive of a driver is, or is to be."""
+        return self._folder / f"run-{java.compute_identity()}"
+
     def _find(self) -> Path | None:
         """The archive that fits what the driver was last seen to be started as, if all of that is as it was."""
         try:
             java = DriverJava.from_json(read_json(self._seen.read_bytes()))
-            archive = self._folder / f"run-{java.compute_identity()}"
+            archive = self._locate(java)
             if self._is_refused or not (archive / _DRIVER).exists():
                 return None
             os.utime(archive)  # those used last are kept
@@ -222,12 +249,16 @@ class ClassArchives:
         return archive
 
     def _begin(self, java: DriverJava, archive: Path) -> _Job | None:
+        draft = self._folder / "draft"
         try:
             make_private(self._folder)
             self._sweep()
             draft = Path(tempfile.mkdtemp(prefix=f"draft-{os.getpid()}-", dir=self._folder))
+            (draft / _WORK).mkdir()
             child = self._start(java, draft, make_driver_command(java, draft))
         except (OSError, LastgoodError) as error:
+            # Safe: a draft of our own, in which nobody works.
+            shutil.rmtree(draft, ignore_errors=True)
             self._fail(str(error))
             return None
         return _Job(java, archive, draft, child, time.monotonic())
@@ -240,7 +271,7 @@ class ClassArchives:
         of_spark = {"SPARK_HOME": java.home, "SPARK_CONF_DIR": str(draft), "SPARK_LOCAL_IP": LOOPBACK}
         of_python = {"PYSPARK_PYTHON": str(python.program), "PYSPARK_DRIVER_PYTHON": str(python.program)}
         with os.fdopen(open_privately(str(draft / _LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:
-            return Child(["nice", "-n", "19", *command], env={**kept, **of_spark, **of_python}, cwd=draft, output=log)
+            return Child([*_LAST, *command], env={**kept, **of_spark, **of_python}, cwd=draft, output=log)
 
     def _go_on(self, job: _Job) -> None:
         """Look at what is being made."""
@@ -255,8 +286,9 @@ class ClassArchives:
             self._job = replace(job, child=child, is_last=True)
         else:
             log = self._folder / _LOG
-            # Safe: a log of an earlier try that failed.
-            (job.draft / _LOG).replace(log)
+            with contextlib.suppress(OSError):  # it is of use, and no more
+                # Safe: a log of an earlier try that failed.
+                (job.draft / _LOG).replace(log)
             self._drop(job)
             self._fail(f"{ending or 'it took too long'}; its output: {log}")
 
@@ -266,6 +298,9 @@ class ClassArchives:
         job.child.kill()
         # Safe: what the job has written into its own draft, and nobody reads.
         shutil.rmtree(job.draft / _WORK, ignore_errors=True)
+        if job.child.ending is None or not job.child.ending.is_success:
+            # Safe: as above; it may be cut short.
+            (job.draft / _LAUNCHER).unlink(missing_ok=True)
         size = (job.draft / _DRIVER).stat().st_size
         try:
             # Safe: into a name that nobody has; a JVM never sees a part of it.
@@ -319,26 +354,30 @@ class ClassArchives:
 def name_archive(archive: Path, env: Mapping[str, str]) -> dict[str, str]:
     """An environment in which Spark's scripts tell Java of an archive.
 
-    What the application has set of `-XX:SharedArchiveFile` in Spark's own settings comes later, and counts.
+    What a person has set there, or in Spark's own settings, comes later, and counts.
     """
     told = f"{_QUIET} -XX:SharedArchiveFile={shlex.quote(str(archive / _DRIVER))}"
-    completed = {**env, "SPARK_SUBMIT_OPTS": f"{env.get('SPARK_SUBMIT_OPTS', '')} {told}".lstrip()}
+    completed = {**env, "SPARK_SUBMIT_OPTS": f"{told} {env.get('SPARK_SUBMIT_OPTS', '')}".rstrip()}
     launcher = str(archive / _LAUNCHER)
     if os.path.exists(launcher) and not set(launcher) & set(" \t\n*?["):  # noqa: PTH110 - the script takes it apart
         told = f"{_QUIET} -XX:SharedArchiveFile={launcher}"
-        completed["SPARK_LAUNCHER_OPTS"] = f"{env.get('SPARK_LAUNCHER_OPTS', '')} {told}".lstrip()
+        completed["SPARK_LAUNCHER_OPTS"] = f"{told} {env.get('SPARK_LAUNCHER_OPTS', '')}".rstrip()
     return completed
 
 
 def make_driver_command(java: DriverJava, draft: Path) -> list[str]:
     """What has the Java of a driver meet the classes that it will need, and write its archive into a draft."""
-    conf = _CONF | {"spark.sql.warehouse.dir": str(draft / _WORK)}
+    conf = _CONF | {"spark.sql.warehouse.dir": str(draft / _WORK), "spark.local.dir": str(draft / _WORK)}
     if any(_DELTA in part for part in java.list_parts()):
         conf |= _DELTA_CONF
     settings = (word for name, value in conf.items() for word in ("--conf", f"{name}={value}"))
     job = (*settings, str(_JOB), str(draft / _WORK))
     # With the quick compiler alone it takes two thirds of the time.
-    of_java = ("-XX:TieredStopAtLevel=1", f"-XX:ArchiveClassesAtExit={draft / _DRIVER}")
+    of_java = (
+        "-XX:TieredStopAtLevel=1",
+        f"-Djava.io.tmpdir={draft / _WORK}",
+        f"-XX:ArchiveClassesAtExit={draft / _DRIVER}",
+    )
     return [java.program, *java.options, *of_java, "-cp", java.class_path, MAIN, *job]
 
 

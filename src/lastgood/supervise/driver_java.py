@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,8 +16,18 @@ from lastgood.values import JsonValue
 
 MAIN = "org.apache.spark.deploy.SparkSubmit"
 """What it runs, whoever has started it."""
-_DECISIVE = ("--add-", "--enable-native-access", "-Xmx", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes")
-_SHARING = ("-Xshare:off", "-XX:SharedArchiveFile=")
+_LAUNCHER = "org.apache.spark.launcher.Main"
+_DECISIVE = (
+    *("--add-", "--enable-native-access", "-Xmx", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes"),
+    *("-XX:+Ignore", "-XX:+Unlock"),
+)
+_SHARING = (
+    *("-Xshare:", "-XX:SharedArchiveFile", "-XX:AOT", "-XX:ArchiveClassesAtExit", "-XX:+AutoCreateSharedArchive"),
+    *("-javaagent:", "-agentpath:", "-Xbootclasspath/a"),
+)
+"""With these Java goes by another archive, takes no class of Spark from one, or ends where it does not fit."""
+_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "JDK_AOT_VM_OPTIONS")
+"""By which Java is told options as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class DriverJava(JsonValue):
     options: tuple[str, ...]
     """Those of Java's own that an archive depends on; no other has anything to do with it."""
     sharing: str | None = None
-    """What it was told of archives; None: nothing."""
+    """What it was told that has to do with archives; None: nothing."""
 
     def compute_identity(self) -> str:
         """Short, and another one once Java, Spark or a jar on the class path is another one.
@@ -51,9 +62,11 @@ class DriverJava(JsonValue):
             else:
                 yield part
 
-    def has_archive_of(self, folder: Path) -> bool:
-        """Whether it was told of an archive in a folder."""
-        return self.sharing is not None and str(folder) in self.sharing
+    def without_archive_of(self, folder: Path) -> DriverJava:
+        """The same, as if it had been told of no archive in a folder."""
+        if self.sharing is not None and str(folder) in self.sharing:
+            return replace(self, sharing=None)
+        return self
 
     def find_full_folder(self) -> str | None:
         """The first folder on the class path in which there is anything; None: there is none."""
@@ -63,7 +76,9 @@ class DriverJava(JsonValue):
 def is_driver_java(process: psutil.Process) -> bool:
     """Whether it is the Java of a driver."""
     try:
-        return process.name() == "java" and MAIN in process.cmdline()
+        words = process.cmdline()
+        # Spark's scripts start another one before it, which only tells them how.
+        return process.name() == "java" and MAIN in words and _LAUNCHER not in words
     except psutil.Error:
         return False  # it has ended
 
@@ -78,23 +93,28 @@ def read_driver_java(process: psutil.Process) -> DriverJava | None:
     """What it was started as; None if it has ended, or has no class path, or no Spark at a known place."""
     try:
         program, *words = process.cmdline()
-        home = process.environ().get("SPARK_HOME")
+        environment = process.environ()
     except (psutil.Error, ValueError):
         return None
+    home = environment.get("SPARK_HOME")
     of_java = words[: words.index(MAIN)] if MAIN in words else []
     if home is None or "-cp" not in of_java[:-1]:
         return None
     class_path = of_java[of_java.index("-cp") + 1]
-    sharing = next((each for each in reversed(of_java) if each.startswith(_SHARING)), None)
+    told = [*of_java, *(word for name in _VARIABLES for word in environment.get(name, "").split())]
+    sharing = next((each for each in reversed(told) if each.startswith(_SHARING)), None)
     return DriverJava(program, home, class_path, tuple(filter(_is_decisive, of_java)), sharing)
 
 
 def has_mapped(process: psutil.Process, file: Path) -> bool | None:
     """Whether a file is mapped into the memory of a process; None where the system does not tell."""
     try:
-        return str(file) in Path(f"/proc/{process.pid}/maps").read_text()
+        mapped = Path(f"/proc/{process.pid}/maps").read_bytes()
     except OSError:
         return None
+    if not mapped:  # it is just ending
+        return None
+    return os.fsencode(file) in mapped
 
 
 def _is_decisive(option: str) -> bool:
@@ -109,6 +129,6 @@ def _describe_file(path: str) -> tuple[int, int] | None:
     """When it was changed, and how large it is; None: there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116 - hundreds of them
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_mtime_ns, found.st_size

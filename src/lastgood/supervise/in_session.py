@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import psutil
 
@@ -18,7 +18,7 @@ from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.frozen import dataclass
 from lastgood.process.child import CommandEnd
 from lastgood.records.record import Record
-from lastgood.spark.session_agent import SessionAgent, has_active_tasks
+from lastgood.spark.session_agent import SessionAgent, has_active_tasks, is_running, is_stopped
 from lastgood.storage.reading import Location, open_storage
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.loop import Watch
@@ -34,7 +34,7 @@ class QueryNotEndedError(LastgoodError):
     """A query, or a task of it, does not end: nothing may be changed or started beside it."""
 
     condition = "QUERY_NOT_ENDED"
-    exit_code = 3
+    exit_code = 98
     retry = Retry.AFTER_CHANGE
 
 
@@ -53,8 +53,10 @@ class QueryStart:
     """Why no driver of the query is alive before the first start, if somebody knows."""
     query: Any = None
     """The one that was started last."""
+    holds: Sequence[int] = ()
+    """Descriptors of the locks on the checkpoint."""
 
-    def begin(self) -> tuple[QueryRun, Output]:
+    def begin(self) -> tuple[QueryRun, EndOutput]:
         """Start it.
 
         Raises:
@@ -66,7 +68,7 @@ class QueryStart:
         error = None
         try:
             self.start()
-        except Exception as raised:  # noqa: BLE001 - whatever the function raises, it is the end of this run
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - whatever the function raises ends this run
             error = raised
         if error is None:
             self._require_own()
@@ -75,6 +77,11 @@ class QueryStart:
         if error is not None:
             run.fail(error)
         return run, run.output
+
+    def keep_locks(self) -> None:
+        """Hold the checkpoint as long as this process lives: something of the query may go on in it."""
+        for descriptor in self.holds:
+            os.dup(descriptor)
 
     def _require_own(self) -> None:
         if not self.agent.own:
@@ -95,7 +102,7 @@ class QueryRun:
         """Take the queries that were started for it: the last one is it; others of the checkpoint must end as well."""
         self.pid = os.getpid()
         self.started_at = started_at
-        self.output = Output(start.log)
+        self.output = EndOutput(start.log)
         """Gets what it ends with."""
         self._queries = queries
         self._start = start
@@ -116,10 +123,12 @@ class QueryRun:
         if self._ending is None and self._has_ended(timeout):
             ended_at = time.time()
             self._await_quiet()
-            self._end(self._ask(self._queries[-1].exception), ended_at)
+            is_stopped_by_user = self._ask(lambda: is_stopped(self._queries[-1]))
+            error = None if is_stopped_by_user else self._ask(self._queries[-1].exception)
+            self._end(error, ended_at)
         return self._ending
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """What has started it has failed: what it has started all the same is ended.
 
         Raises:
@@ -134,8 +143,7 @@ class QueryRun:
     def _end(self, error: BaseException | None, ended_at: float) -> None:
         """It has ended, with all that belongs to it."""
         if error is not None:
-            os.write(self.output.write_end, "".join(traceback.format_exception(error)).encode(errors="replace"))
-        self.output.hand_over()
+            self.output.keep(error)
         self._start.agent.end()
         self._ending = CommandEnd(0 if error is None else 1, None, ended_at)
 
@@ -169,7 +177,7 @@ class QueryRun:
         with contextlib.suppress(Exception):  # what it has ended with, and whether, is asked for itself
             if timeout:
                 self._queries[-1].awaitTermination(timeout)
-        return self._ask(lambda: not any(each.isActive for each in self._queries))
+        return not self._ask(lambda: any(map(is_running, self._queries)))
 
     def _stop(self) -> None:
         for query in self._queries:
@@ -181,21 +189,62 @@ class QueryRun:
         try:
             return question()
         except Exception as error:
-            raise _make_not_ended_error(self._start.checkpoint, f"its session does not answer ({error})") from error
+            raise self._give_up(f"its session does not answer ({error})") from error
 
     def _await_quiet(self) -> None:
         """Wait until none of its tasks runs any more: what they write must not come after a repair."""
-        self._await(lambda: not self._ask(self._has_active_tasks), "it has ended, and a task of it runs")
+        self._await(self._is_quiet, "it has ended, and a task of it runs, as far as anybody can tell")
 
-    def _has_active_tasks(self) -> bool:
-        return any(map(has_active_tasks, self._queries))
+    def _is_quiet(self) -> bool:
+        try:
+            return not any(map(has_active_tasks, self._queries))
+        except Exception:  # noqa: BLE001 - the scheduler changes what is looked at: it is asked again, for so long
+            return False
 
     def _await(self, is_so: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + max(self._start.grace_seconds, _QUIET_SECONDS)
         while not is_so():
             if time.monotonic() > deadline:
-                raise _make_not_ended_error(self._start.checkpoint, otherwise)
+                raise self._give_up(otherwise)
             time.sleep(_POLL_SECONDS)
+
+    def _give_up(self, found: str) -> QueryNotEndedError:
+        self._start.keep_locks()
+        return QueryNotEndedError(
+            "the query does not end, and nothing is changed or started beside it",
+            subject=self._start.checkpoint,
+            found=found,
+            expected="a query that has ended, with all its tasks",
+            effect="this process holds the checkpoint until it ends",
+            next="end the session, then start the application again",
+        )
+
+
+class EndOutput:
+    """What a run has ended with; stands for `supervise.output.Output`, of which there is none before."""
+
+    def __init__(self, log: Path) -> None:
+        """Nothing is told yet; `log` gets what is."""
+        self._log = log
+        self._told = ""
+
+    def keep(self, error: BaseException) -> None:
+        """Keep what a query ended with."""
+        output = Output(self._log)
+        os.write(output.write_end, "".join(traceback.format_exception(error)).encode(errors="replace"))
+        output.hand_over()
+        output.finish()
+        self._told = output.tail()
+
+    def tail(self) -> str:
+        """All of it."""
+        return self._told
+
+    def move(self, log: Path, copy_to: IO[bytes] | None, on_trouble: Callable[[OSError], None]) -> None:
+        """Nothing: it stays where it is."""
+
+    def finish(self) -> None:
+        """Nothing more comes."""
 
 
 class SessionAgents(Agents):
@@ -212,13 +261,12 @@ class SessionAgents(Agents):
         super().__init__(folder, named={location.identity: str(location)})
         self._location = location
         self._agent = start.agent
-        self._death = start.death
+        self._before = start.death
 
     def begin(self) -> None:
         """See `AgentReports`."""
         self._agent.forget()
         super().begin()
-        self._death = "its last run in this process has ended, and no task of it runs"
 
     def watches(self) -> Mapping[str, Watch]:
         """See `AgentReports`."""
@@ -238,9 +286,13 @@ class SessionAgents(Agents):
         Executors of this session may hold what its last run made of the state, and write it down a minute later: beside
         what a repair has made.
         """
-        if self._death is None or self._may_keep_state() or self._may_be_active():
+        if self._may_be_active():
             return None
-        return self._death
+        if not self._agent.has_run:
+            return self._before
+        if self._may_keep_state():
+            return None
+        return "its last run in this process has ended, and no task of it runs"
 
     def _may_keep_state(self) -> bool:
         if self.code_of(str(self._location)) is not None:
@@ -261,15 +313,5 @@ class SessionAgents(Agents):
         return list(filter(self._may_tell, super()._records()))
 
     def _may_tell(self, record: Record) -> bool:
-        """Whether a record is of this query, or of nobody knows which."""
-        return record.checkpoint is None or self._name(record.checkpoint) == str(self._location)
-
-
-def _make_not_ended_error(checkpoint: str, found: str) -> QueryNotEndedError:
-    return QueryNotEndedError(
-        "the query does not end, and nothing is changed or started beside it",
-        subject=checkpoint,
-        found=found,
-        expected="a query that has ended, with all its tasks",
-        next="end the session, then start the application again",
-    )
+        """Whether a record is of this query, and no other of the session."""
+        return record.checkpoint is not None and self._name(record.checkpoint) == str(self._location)

@@ -79,6 +79,22 @@ class Run(Protocol):
         ...
 
 
+class Printed(Protocol):
+    """What a run has printed: `supervise.output.Output` for a command."""
+
+    def tail(self) -> str:
+        """The end of it."""
+        ...
+
+    def move(self, log: Path, copy_to: IO[bytes] | None, on_trouble: Callable[[OSError], None]) -> None:
+        """See `Output`."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until all is read."""
+        ...
+
+
 class AgentReports(Protocol):
     """Tells of the driver processes of the command from within."""
 
@@ -134,7 +150,7 @@ class Supervisor:
         holds: Sequence[int] = (),
         standbys: StandbyPlace | None = None,
         archives: ArchivePlace | None = None,
-        start: Callable[[], tuple[Run, Output]] | None = None,
+        start: Callable[[], tuple[Run, Printed]] | None = None,
     ) -> None:
         """Prepare to supervise.
 
@@ -289,7 +305,7 @@ class Supervisor:
             self._standbys.refuse(f"it could not be let go ({error!r})")
             return None
 
-    def _start(self) -> tuple[Run, Output, str]:
+    def _start(self) -> tuple[Run, Printed, str]:
         """A new run, and how it came about."""
         if self._start_here is not None:
             return *self._start_here(), SESSION
@@ -365,7 +381,7 @@ class Supervisor:
             self._care.note_failure(ended, cause)
         return ending, cause
 
-    def _cause(self, ending: CommandEnd, output: Output) -> Cause:
+    def _cause(self, ending: CommandEnd, output: Printed) -> Cause:
         """What the driver's agent says; a process that was killed had no time to say why."""
         if self._stall is not None:
             return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
@@ -539,7 +555,12 @@ class Supervisor:
         """See that Java did take what it was told of."""
         if self._way != ARCHIVE or self._archives is None or self._child is None:
             return
-        if not self._archives.confirm(self._child.processes()):
+        try:
+            is_taken = self._archives.confirm(self._child.processes())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on, and starts as ever
+            self._archives.refuse(f"it was not possible to see whether it is used ({error!r})")
+            is_taken = False
+        if not is_taken:
             self._way = COLD
 
     @property

@@ -107,9 +107,12 @@ def test_it_is_made_once_and_named_to_the_next_start(kept: Kept) -> None:
     kept.wait("CLASS_ARCHIVE_MADE")
     (archive,) = kept.made
     env = kept.archives.begin({"SPARK_SUBMIT_OPTS": "-Dmine=1"})
-    assert env["SPARK_SUBMIT_OPTS"] == f"-Dmine=1 -Xlog:cds*=off -XX:SharedArchiveFile={archive}"
+    assert env["SPARK_SUBMIT_OPTS"] == f"-Xlog:cds*=off -XX:SharedArchiveFile={archive} -Dmine=1"
     assert env["SPARK_LAUNCHER_OPTS"] == f"-Xlog:cds*=off -XX:SharedArchiveFile={archive.with_name('launcher.jsa')}"
-    assert kept.archives.complete({}) == {**env, "SPARK_SUBMIT_OPTS": env["SPARK_SUBMIT_OPTS"][len("-Dmine=1 ") :]}
+    assert kept.archives.complete({}) == {
+        **env,
+        "SPARK_SUBMIT_OPTS": env["SPARK_SUBMIT_OPTS"].removesuffix(" -Dmine=1"),
+    }
     kept.look()
     assert kept.noticed == ["CLASS_ARCHIVE_MADE"]
     assert {each.name for each in archive.parent.iterdir()} == {"driver.jsa", "launcher.jsa", "log"}
@@ -158,18 +161,40 @@ def test_files_beside_the_jars_mean_that_there_is_none(kept: Kept) -> None:
     assert not kept.made
 
 
-@pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa"])
+@pytest.mark.parametrize(
+    "option",
+    ["-Xshare:off", "-Xshare:on", "-XX:SharedArchiveFile=/mine.jsa", "-XX:AOTCache=/a", "-javaagent:/otel.jar"],
+)
 def test_what_java_is_told_by_others_counts(kept: Kept, option: str) -> None:
     kept.driver.options = (option,)
     kept.wait("CLASS_ARCHIVE_IMPOSSIBLE")
     assert option in kept.events[0].to_json()["sentence"]
 
 
-def test_beside_one_that_has_it_already_none_is_made(kept: Kept) -> None:
-    kept.driver.options = (f"-XX:SharedArchiveFile={kept.folder}/cache/run-1/driver.jsa",)
-    kept.look()
-    assert kept.noticed == []
-    assert not (kept.folder / "cache").exists()
+def test_what_java_is_told_by_a_variable_counts(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {**kept.driver.environ(), "JAVA_TOOL_OPTIONS": "-Dany=1 -javaagent:/otel.jar"}
+    monkeypatch.setattr(kept.driver, "environ", lambda: told)
+    kept.wait("CLASS_ARCHIVE_IMPOSSIBLE")
+
+
+def test_one_that_was_started_otherwise_gets_another(kept: Kept) -> None:
+    """By new settings of Spark: the one that it was told of stays for those whom it fits."""
+    kept.wait("CLASS_ARCHIVE_MADE")
+    kept.archives.begin({})
+    kept.driver.pid = os.getpid()
+    kept.driver.options = ("-Xmx2g", f"-XX:SharedArchiveFile={kept.made[0]}")
+    assert not kept.archives.confirm([kept.driver])  # type: ignore[list-item]  # all of it that is asked
+    kept.events.clear()
+    kept.wait("CLASS_ARCHIVE_MADE")
+    assert len(kept.made) == 2
+
+
+def test_it_is_known_by_the_name_that_the_kernel_has_for_it(kept: Kept) -> None:
+    (kept.folder / "real").mkdir()
+    (kept.folder / "cache").symlink_to(kept.folder / "real")
+    kept.archives = kept.start()
+    kept.wait("CLASS_ARCHIVE_MADE")
+    assert str(kept.folder / "real") in kept.archives.begin({})["SPARK_SUBMIT_OPTS"]
 
 
 @pytest.mark.parametrize("script", ["exit 1", "exit 0", "kill -9 $$"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ class Query:
         self.error: Exception | None = None
         self.obeys = True
         self.is_gone = False
+        self.is_stopped = False
         self.active_tasks = 0
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
@@ -73,6 +75,8 @@ class Agent:
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_session, "has_active_tasks", lambda query: bool(query.active_tasks))
+    monkeypatch.setattr(in_session, "is_running", lambda query: query.isActive)
+    monkeypatch.setattr(in_session, "is_stopped", lambda query: query.is_stopped)
     monkeypatch.setattr(in_session, "_QUIET_SECONDS", 0.2)
 
 
@@ -96,7 +100,6 @@ class Case:
         return run
 
     def read(self, run: QueryRun) -> str:
-        run.output.finish()
         return run.output.tail()
 
 
@@ -135,6 +138,31 @@ def test_one_that_cannot_be_started_has_ended(tmp_path: Path) -> None:
     assert case.agent.turns == ["begin", "end"]
 
 
+def test_the_end_of_its_session_is_no_failure_of_it(tmp_path: Path) -> None:
+    query = Query()
+    run = Case(tmp_path, query).begin()
+    query.is_stopped = True
+    query.fail(ValueError("Cannot call methods on a stopped SparkContext"))
+    ending = run.wait(1.0)
+    assert ending is not None
+    assert ending.is_success
+
+
+def test_where_it_may_go_on_the_locks_are_kept(tmp_path: Path) -> None:
+    query = Query()
+    query.active_tasks = 1
+    case = Case(tmp_path, query)
+    run = case.begin()
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        case.start.holds = [lock.fileno()]
+        query.ended.set()
+        with pytest.raises(QueryNotEndedError):
+            run.wait(0.01)
+    with (tmp_path / "lock").open("w") as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_a_signal_stops_it_and_waits_for_nothing(tmp_path: Path) -> None:
     query = Query()
     run = Case(tmp_path, query).begin()
@@ -168,7 +196,7 @@ def test_nothing_is_begun_while_a_task_goes_on(tmp_path: Path) -> None:
     query.ended.set()
     with pytest.raises(QueryNotEndedError) as told:
         run.wait(0.01)
-    assert told.value.found == "it has ended, and a task of it runs"
+    assert told.value.found.startswith("it has ended, and a task of it runs")
     query.active_tasks = 0
     assert run.wait(0.01) is not None
 

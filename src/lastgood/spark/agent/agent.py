@@ -27,8 +27,13 @@ CLOSE_SECONDS = 2.0
 class Agent:
     """Observes the starts of queries (see `starts.Observer`); lives as long as the process."""
 
-    def __init__(self, folder: Path) -> None:
-        """Write heartbeat and records to `folder`."""
+    def __init__(self, folder: Path, *, is_of_process: bool = True) -> None:
+        """Write heartbeat and records to `folder`.
+
+        Args:
+            folder: Where to.
+            is_of_process: Whether it stays until the process ends, and tells of the exception that ends it.
+        """
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._attachments: dict[int, Attachment] = {}
@@ -39,9 +44,11 @@ class Agent:
         self._queries = Queries(self._writer)
         self._guard = CodeGuard(folder)
         self._heartbeat = Heartbeat(folder, self._facts)
+        self._is_of_process = is_of_process
         self._excepthook = sys.excepthook
-        sys.excepthook = self._crash
-        atexit.register(self.close)
+        if is_of_process:
+            sys.excepthook = self._crash
+            atexit.register(self.close)
 
     def before_start(self, start: Start) -> None:
         """Listen to the session, from before its first query on; see that the query goes with its checkpoint."""
@@ -67,13 +74,19 @@ class Agent:
         """Write what there is to write; the end of the application waits for that, but not long."""
         if os.getpid() != self._pid:
             return  # a fork: the driver is somebody else
-        atexit.unregister(self.close)
-        if sys.excepthook == self._crash:
-            sys.excepthook = self._excepthook
         deadline = time.monotonic() + CLOSE_SECONDS
         detach(list(self._attachments.values()), self._writer, CLOSE_SECONDS / 2)
+        if not self._is_of_process:  # else all that they hold ends with the process
+            self._close_queries()
         self._writer.close(max(0.0, deadline - time.monotonic()))
         self._heartbeat.close(max(0.0, deadline - time.monotonic()))
+
+    def _close_queries(self) -> None:
+        for query in self._queries.running():
+            try:
+                query.close()
+            except Exception as error:  # noqa: BLE001 - Java may be gone, and with it what would be closed
+                self._writer.report(error)
 
     def _attachment(self, session: Any) -> Attachment:
         with self._lock:

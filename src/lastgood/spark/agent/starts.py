@@ -43,7 +43,7 @@ def find_path(writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     """What a query writes to, as its `start` was told; the name of a table is none, and neither is what it is not."""
     told = vars(writer).get(_OPTIONS, {})
     found = args[0] if args else kwargs.get("path") or told.get("path")
-    return found if isinstance(found, str) and "/" in found else None
+    return found if isinstance(found, str) and "/" in found and "`" not in found else None
 
 
 class NotToStartError(Exception):

@@ -113,7 +113,7 @@ class Warming:
         if self._session.conf.get(_CATALOG, None) == _DELTA:
             is_complete = is_stateful and shape.find_output_mode(self._writer) == "Complete"
             yield "Delta", lambda: self._stream(own, "delta", "complete" if is_complete else "append")
-            if self._is_delta(own):
+            if self._has_table(own):
                 yield "its table", lambda: self._read_log(own)
         elif not is_stateful:
             yield "streaming", lambda: self._stream(own, "noop", "append")
@@ -168,11 +168,21 @@ class Warming:
         finally:
             query.stop()
 
-    def _is_delta(self, own: Any) -> bool:
-        """Whether the query writes to a Delta table that is there."""
-        if self._path is None:
+    def _has_table(self, own: Any) -> bool:
+        """Whether the query writes to a Delta table that is there, on a disk of this machine.
+
+        On another storage our session may have other keys, and Hadoop keeps what first asked there for the whole Java.
+        """
+        if self._path is None or self._is_stopped.is_set() or not self._is_local(self._path):
             return False
         return bool(self._session._jvm.io.delta.tables.DeltaTable.isDeltaTable(own, self._path))  # noqa: SLF001
+
+    def _is_local(self, path: str) -> bool:
+        scheme, colon, _ = path.partition(":/")
+        if colon:
+            return scheme.lower() == "file"
+        default = self._session._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - Python has none of its own
+        return str(default).startswith("file:")
 
     def _read_log(self, own: Any) -> None:
         """What the log of its table says of the newest version, as the first batch will: only what is new is left."""
