@@ -18,6 +18,8 @@ QUERY = "lines"
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Java) -> None:
     assert java is not None
     monkeypatch.setattr("lastgood.supervise.class_archives.platformdirs.user_cache_path", lambda _: tmp_path / "cache")
+    # Beside other tests there is no idle time.
+    monkeypatch.setattr("lastgood.supervise.class_archives._LAST", ())
 
 
 def noticed(running: Running, condition: str) -> bool:
