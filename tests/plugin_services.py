@@ -19,7 +19,6 @@ import pytest
 from emulators import Azurite, EmulatorError, FakeGcs, find_azurite, find_gcs
 
 from lastgood.demo import set_up
-from lastgood.demo.stage import CLASSES_JOB
 from lastgood.lab.class_archive import make_class_archive
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
@@ -31,6 +30,7 @@ from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
 from lastgood.process.java import Java, JavaMissingError, find_java
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage, open_writable, require_exclusive_create
+from lastgood.supervise.class_archives import CLASSES_JOB
 
 
 def require_service(reason: str) -> NoReturn:

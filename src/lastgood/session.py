@@ -182,7 +182,9 @@ class KeptRunning:
 
     def __init__(self, prepared: Prepared, tell: Callable[[Event], None] | None) -> None:
         """Prepare; nothing is started yet."""
+        assert prepared.here is not None  # it was made by `prepare_here`
         self._prepared = prepared
+        self._start = prepared.here
         self._tell = tell
         self._supervisor: Supervisor | None = None
         self._error: BaseException | None = None
@@ -208,8 +210,7 @@ class KeptRunning:
     def _await_begun(self) -> None:
         started_at = None
         while not self._has_begun.wait(1.0):
-            here = self._prepared.here
-            if started_at is None and here is not None and here.agent.own:
+            if started_at is None and self._start.agent.own:
                 started_at = time.monotonic()
             if started_at is not None and time.monotonic() - started_at > _RETURN_SECONDS:
                 raise UsageError(
@@ -222,7 +223,7 @@ class KeptRunning:
     @property
     def query(self) -> Any:
         """The `StreamingQuery` that was started last; None: none was so far."""
-        return None if self._prepared.here is None else self._prepared.here.query
+        return self._start.query
 
     @property
     def is_supervised(self) -> bool:
@@ -264,9 +265,8 @@ class KeptRunning:
         self._is_stopped = True
         if self._supervisor is not None:
             self._supervisor.stop()
-        here = self._prepared.here
-        if here is not None and not self._has_begun.is_set():  # `start` may wait for the end of what it has started
-            for query in here.agent.own:
+        if not self._has_begun.is_set():  # `start` may wait for the end of what it has started
+            for query in self._start.agent.own:
                 query.stop()
 
     def _supervise(self) -> None:

@@ -554,6 +554,11 @@ def test_ledger_that_cannot_be_meant_starts_nothing(tmp_path: Path, env: dict[st
     assert "geh3im" not in done.stderr
 
 
+def require_refused(refused: forked.Ended, *told: str) -> None:
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert all(each in refused.stderr for each in told)
+
+
 @pytest.mark.parametrize(
     ("words", "told", "found"),
     [
@@ -567,10 +572,7 @@ def test_ledger_that_cannot_be_meant_starts_nothing(tmp_path: Path, env: dict[st
 def test_no_driver_stands_by_where_nothing_could_hold_it_back(
     env: dict[str, str], words: list[str], told: dict[str, str], found: str
 ) -> None:
-    refused = run(env | told, "--standby", *words)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "no second driver can stand by" in refused.stderr
-    assert found in refused.stderr
+    require_refused(run(env | told, "--standby", *words), "no second driver can stand by", found)
 
 
 def test_none_stands_by_beside_a_check_that_would_take_it_for_the_driver(env: dict[str, str], tmp_path: Path) -> None:
@@ -599,10 +601,7 @@ def test_check_says_what_a_second_driver_means(env: dict[str, str]) -> None:
 def test_no_class_archive_where_no_driver_starts_here(
     env: dict[str, str], words: list[str], told: dict[str, str], found: str
 ) -> None:
-    refused = run(env | told, "--class-archive", *words)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "no class archive can be made" in refused.stderr
-    assert found in refused.stderr
+    require_refused(run(env | told, "--class-archive", *words), "no class archive can be made", found)
 
 
 def test_check_says_what_a_class_archive_means(env: dict[str, str]) -> None:

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import lastgood.spark
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
@@ -52,14 +51,13 @@ from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Ranges, find_planned_ranges
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.supervise.class_archives import CLASSES_JOB
 from lastgood.supervise.events import Event
 
 TOPIC = "flights"
 PARTITIONS = 3
 FLIGHTS_MAX = 336_776
 """So many there are."""
-CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
-"""What the class archive of the lab's Spark is made by."""
 
 _APPLICATION = "flights_to_delta.py"
 _START, _OPTIONS = "start.sh", "options"

@@ -54,7 +54,7 @@ SMALL_CONF: Mapping[str, str] = MappingProxyType(
 )
 """Settings for a session with little data on a small machine."""
 
-_DELTA_CONF = {
+DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -176,7 +176,7 @@ def make_small_conf(
     elif jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     if any(jar.name.startswith("delta-spark_") for jar in jars):
-        conf.update(_DELTA_CONF)
+        conf.update(DELTA_CONF)
     return conf
 
 
@@ -196,8 +196,15 @@ def submit_command(
     conf: Mapping[str, str],
 ) -> list[str]:
     """The command line that runs a PySpark script with the `spark-submit` of this environment."""
-    settings = [argument for key, value in conf.items() for argument in ("--conf", f"{key}={value}")]
-    return [str(environment.home / "bin" / "spark-submit"), *settings, str(script), *args]
+    return [str(environment.home / "bin" / "spark-submit"), *list_settings(conf), str(script), *args]
+
+
+def list_settings(conf: Mapping[str, str]) -> list[str]:
+    """Settings as words of a command line."""
+    words = []
+    for key, value in conf.items():
+        words += ["--conf", f"{key}={value}"]
+    return words
 
 
 def submit_env(environment: SparkEnvironment, java: Java, env: Mapping[str, str]) -> dict[str, str]:

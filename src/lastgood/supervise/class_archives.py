@@ -28,6 +28,7 @@ from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
 from lastgood.lab.class_archive import KEPT
 from lastgood.lab.ports import LOOPBACK
+from lastgood.lab.spark import DELTA_CONF, list_settings
 from lastgood.notes import read_json
 from lastgood.process.child import Child
 from lastgood.process.driver import Launch
@@ -47,9 +48,10 @@ _JOB_SECONDS = 3600.0
 _AGAIN_SECONDS = 60.0
 """How long after a try that failed the next one; it doubles with each."""
 _AGAIN_SECONDS_MAX = 86_400.0
-_VARIABLES = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "USER")
+_VARIABLES = frozenset({"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "USER"})
 """All that the job gets of the application's: what else is there may be secret, or have it do more than it should."""
-_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
+CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
+"""What class archives are made by."""
 _WORK = "work"
 _LAST = ("sh", "-c", 'echo 1000 2>/dev/null > /proc/self/oom_score_adj; exec nice -n 19 "$@"', "sh")
 """Before a command: where time or memory is short it is the first to go without."""
@@ -59,13 +61,9 @@ _CONF = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-}
-_DELTA = "delta-spark_"
-_DELTA_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+_DELTA = "delta-spark_"
 
 
 class ArchivePlace(Protocol):
@@ -219,11 +217,12 @@ class ClassArchives:
         if os.pathsep in str(self._folder):
             return f"the path of the cache has a {os.pathsep} in it ({self._folder})"
         if java.sharing is not None:
-            return f"the driver's Java is told otherwise ({java.sharing})"
+            # No more of it: what an agent is told may be secret.
+            return f"the driver's Java is told otherwise ({java.sharing.partition('=')[0]})"
         full = java.find_full_folder()
         if full is not None:
             return f"Java archives classes of jars only, and {full} on the class path is a folder with files"
-        relative = next((each for each in java.list_parts() if not each.startswith("/")), None)
+        relative = java.find_relative_part()
         if relative is not None:
             return f"the class path has a part that is relative to a folder ({relative})"
         return None
@@ -267,7 +266,8 @@ class ClassArchives:
         """A job that has what time of the processor nobody else wants."""
         python = self._launch.python
         assert python is not None  # else there is no place for archives
-        kept = {name: value for name, value in self._launch.env.items() if name in _VARIABLES}
+        env = self._launch.env
+        kept = {name: env[name] for name in env.keys() & _VARIABLES}
         of_spark = {"SPARK_HOME": java.home, "SPARK_CONF_DIR": str(draft), "SPARK_LOCAL_IP": LOOPBACK}
         of_python = {"PYSPARK_PYTHON": str(python.program), "PYSPARK_DRIVER_PYTHON": str(python.program)}
         with os.fdopen(open_privately(str(draft / _LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:
@@ -369,9 +369,8 @@ def make_driver_command(java: DriverJava, draft: Path) -> list[str]:
     """What has the Java of a driver meet the classes that it will need, and write its archive into a draft."""
     conf = _CONF | {"spark.sql.warehouse.dir": str(draft / _WORK), "spark.local.dir": str(draft / _WORK)}
     if any(_DELTA in part for part in java.list_parts()):
-        conf |= _DELTA_CONF
-    settings = (word for name, value in conf.items() for word in ("--conf", f"{name}={value}"))
-    job = (*settings, str(_JOB), str(draft / _WORK))
+        conf |= DELTA_CONF
+    job = (*list_settings(conf), str(CLASSES_JOB), str(draft / _WORK))
     # With the quick compiler alone it takes two thirds of the time.
     of_java = (
         "-XX:TieredStopAtLevel=1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -68,6 +69,10 @@ class DriverJava(JsonValue):
             return replace(self, sharing=None)
         return self
 
+    def find_relative_part(self) -> str | None:
+        """The first part of the class path that is meant from the working folder; None: there is none."""
+        return next(itertools.filterfalse(os.path.isabs, self.list_parts()), None)
+
     def find_full_folder(self) -> str | None:
         """The first folder on the class path in which there is anything; None: there is none."""
         return next(filter(_is_full_folder, self.list_parts()), None)
@@ -101,8 +106,10 @@ def read_driver_java(process: psutil.Process) -> DriverJava | None:
     if home is None or "-cp" not in of_java[:-1]:
         return None
     class_path = of_java[of_java.index("-cp") + 1]
-    told = [*of_java, *(word for name in _VARIABLES for word in environment.get(name, "").split())]
-    sharing = next((each for each in reversed(told) if each.startswith(_SHARING)), None)
+    told = list(of_java)
+    for name in _VARIABLES:
+        told += environment.get(name, "").split()
+    sharing = next(filter(_is_about_sharing, reversed(told)), None)
     return DriverJava(program, home, class_path, tuple(filter(_is_decisive, of_java)), sharing)
 
 
@@ -119,6 +126,10 @@ def has_mapped(process: psutil.Process, file: Path) -> bool | None:
 
 def _is_decisive(option: str) -> bool:
     return option.startswith(_DECISIVE)
+
+
+def _is_about_sharing(option: str) -> bool:
+    return option.startswith(_SHARING)
 
 
 def _is_full_folder(path: str) -> bool:

@@ -271,6 +271,10 @@ def _find_driver_elsewhere(pipeline: Pipeline, env: Mapping[str, str]) -> tuple[
     """What says that the driver is no process of this machine, and what is expected; None: nothing does."""
     if _CLUSTER_MODE.search(" ".join(pipeline.command)):
         return "cluster mode, in which the driver is no process of this machine", "client mode"
-    if "SPARK_REMOTE" in env or any(word.partition("=")[0] == "--remote" for word in pipeline.command):
+    if "SPARK_REMOTE" in env or any(map(_is_remote_option, pipeline.command)):
         return "a client of Spark Connect, which has no driver of its own", "a classic session"
     return None
+
+
+def _is_remote_option(word: str) -> bool:
+    return word.partition("=")[0] == "--remote"
