@@ -46,6 +46,8 @@ from lastgood.supervise.loop import Supervisor
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 
 BATCHES = 10_000
+KEPT = 100
+"""Batches that Spark leaves in its logs."""
 RESTARTS = 20
 KILLS = 7
 BUDGET_SECONDS = 0.25
@@ -91,13 +93,11 @@ while True:
 def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
     """Seconds from each end of a command to its next start."""
     query = CheckpointBuilder(folder / "chk")
-    query.run(BATCHES)
-    query.plan()
+    query.run(BATCHES - KEPT)
+    write_batches(query, folder / "table")
+    query.plan(at_ms=int(time.time() * 1000))
     mirror(folder / "chk")
     query.purge()
-    rows = pa.table({"id": pa.array([1])})
-    marks = [Transaction(app_id=QUERY_ID, version=BATCHES - 1)]
-    write_deltalake(folder / "table", rows, commit_properties=CommitProperties(app_transactions=marks))
     (folder / "app.py").write_text(code)
     pipeline = Pipeline(
         name="benchmark",
@@ -115,6 +115,16 @@ def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
         print(f"{error.condition} after {repairs} repairs: {error.facts()}", file=sys.stderr)
     moments = [each for each in events if isinstance(each, Ended | Started)]
     return [after.at - before.at for before, after in zip(moments[1::2], moments[2::2], strict=False)]
+
+
+def write_batches(query: CheckpointBuilder, table: Path) -> None:
+    """Plan those batches that are still in the logs, write each into the table, and commit it."""
+    rows = pa.table({"id": pa.array([1])})
+    for _ in range(KEPT):
+        number = query.plan(at_ms=int(time.time() * 1000))
+        marks = CommitProperties(app_transactions=[Transaction(app_id=QUERY_ID, version=number)])
+        write_deltalake(table, rows, mode="append", commit_properties=marks)
+        query.commit()
 
 
 def mirror(checkpoint: Path) -> None:

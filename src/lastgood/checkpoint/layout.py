@@ -252,7 +252,7 @@ def find_newest_batch(names: Iterable[str]) -> int | None:
 
     It sees a batch in `007` as well, and none in a number that is no long.
     """
-    logs = (parse_log_name(name) for name in names)
+    logs = (parse_log_name(name) for name in names if not name.startswith("."))  # half of a log are checksums
     return max((log.batch_id for log in logs if log is not None and log.batch_id >= 0), default=None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from lastgood.checkpoint.copies import Copy
@@ -54,16 +54,33 @@ class Ending:
 
     def voids(self, copy: Copy) -> bool:
         """Whether what the mirror saw is not of the query as it went on from here."""
-        is_late_enough = self.since_ms is None or copy.seen_ms >= self.since_ms
-        is_of_before = is_late_enough and copy.seen_ms <= self.at_ms
-        planned, committed = parse_batch(copy.path, OFFSETS), parse_batch(copy.path, COMMITS)
-        is_beyond = (NONE if planned is None else planned) > self.planned
-        is_beyond |= (NONE if committed is None else committed) > self.committed
-        if is_of_before and is_beyond:
+        if self.since_ms is not None and copy.seen_ms < self.since_ms:
+            return False
+        is_of_before = copy.seen_ms <= self.at_ms
+        if is_of_before and self._is_beyond(copy.path):
             return True
+        if copy.path not in self.gone:
+            return False
         # No two plans are alike, since each holds its time; a commit that is made anew may be the same.
-        may_be = is_of_before or (is_late_enough and planned is not None)
-        return may_be and copy.path in self.gone and compute_digest(copy.content) == self.gone[copy.path]
+        may_be = is_of_before or parse_batch(copy.path, OFFSETS) is not None
+        return may_be and compute_digest(copy.content) == self.gone[copy.path]
+
+    def _is_beyond(self, path: str) -> bool:
+        """Whether it is of a batch that was not there any more."""
+        log, batch = _find_entry(path)
+        if log == OFFSETS:
+            return batch > self.planned
+        return log == COMMITS and batch > self.committed
+
+
+@lru_cache(maxsize=1)  # each copy is held against every ending in turn
+def _find_entry(path: str) -> tuple[str, int]:
+    """The log that a file is of, and its batch; an empty one for any other file."""
+    log = path.rpartition("/")[0]
+    batch = parse_batch(path, log)
+    if batch is None:
+        return "", NONE
+    return log, batch
 
 
 def select_as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]:

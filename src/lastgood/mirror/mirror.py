@@ -15,15 +15,15 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.frozen import dataclass
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
     compress,
@@ -37,6 +37,7 @@ from lastgood.mirror.copies import (
     make_too_large_error,
 )
 from lastgood.mirror.plain_lines import PlainCopy
+from lastgood.storage.kept_listings import KeptListings
 from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
@@ -101,18 +102,28 @@ class MirrorWriter:
         self._copied = copied
         self._query_id: str | None = None
         self._known: dict[str, _Facts] | None = None
+        self._kept: KeptListings[_Listing] = KeptListings(storage)
+        self._mirrored: list[_Listing] = []
         self._parts: dict[Location, bytes] = {}
 
-    def look(self) -> int:
+    def look(self, *, anew: bool = False) -> int:
         """Copy what is new or changed since the last look; return how many files that were.
+
+        Args:
+            anew: List every folder, also one that seems not to have changed.
 
         Raises:
             StorageError: checkpoint or mirror cannot be read or written; what was not copied is copied next time.
         """
         if self._known is None:
             self._known = self._already_mirrored()
+        if anew:
+            self._kept.forget()
+        listings = self._list_logs()
+        if listings == self._mirrored:
+            return 0
         query_id = self._see_metadata()
-        found = {path: _Facts.of(entry) for path, entry in self._log_files()}
+        found = dict(itertools.chain.from_iterable(listings))
         count = 0
         wanted = {path: facts for path, facts in found.items() if self._known.get(path) != facts}
         for number, group in enumerate(_group(wanted)):
@@ -124,6 +135,8 @@ class MirrorWriter:
             self._known |= {copy.path: found[copy.path] for copy in copies}
             count += len(copies)
         self._known = {path: facts for path, facts in self._known.items() if path in found}
+        if count == len(wanted):
+            self._mirrored = listings
         return count
 
     def snapshot(self) -> list[Copy]:
@@ -134,7 +147,8 @@ class MirrorWriter:
             StorageError: the checkpoint cannot be read.
         """
         self._see_metadata()
-        found = {path: _Facts.of(entry) for path, entry in self._log_files()}
+        self._kept.forget()
+        found = dict(itertools.chain.from_iterable(self._list_logs()))
         size = sum(facts.size or 0 for facts in found.values())
         if size > SNAPSHOT_BYTES_MAX:
             raise _make_too_long_error(self._checkpoint, found, size)
@@ -192,23 +206,33 @@ class MirrorWriter:
             self._query_id = parsed.query_id
         return self._query_id
 
-    def _log_files(self) -> Iterator[tuple[str, Entry]]:
+    def _list_logs(self) -> list[_Listing]:
+        """Every file of the query's logs, folder by folder; a folder that has not changed is the same object."""
         metadata = self._storage.stat(self._checkpoint / METADATA)
+        first: _Listing = ()
         if metadata is not None:
-            yield METADATA, metadata
+            first = ((METADATA, _Facts.of(metadata)),)
         # Commits first: what is committed in this look has its plan in it as well.
-        folders = [COMMITS, OFFSETS]
-        sources = self._storage.scan(self._checkpoint / SOURCES, facts=False) or ()
-        folders += [f"{SOURCES}/{entry.name}" for entry in sources if entry.is_folder]
-        for folder in folders:
-            for entry in self._storage.scan(self._checkpoint / folder) or ():
-                path = f"{folder}/{entry.name}"
-                if not entry.is_folder and is_copied(path):
-                    yield path, entry
+        folders = [COMMITS, OFFSETS, *self._list_sources()]
+        return [first, *(self._kept.get(self._checkpoint / each, self._list) for each in folders)]
+
+    def _list_sources(self) -> list[str]:
+        found = self._kept.get(self._checkpoint / SOURCES, self._list_folders)
+        return [path for path, _ in found]
+
+    def _list_folders(self, sources: Location) -> _Listing:
+        entries = self._storage.scan(sources, facts=False) or ()
+        return tuple((f"{SOURCES}/{each.name}", _NO_FACTS) for each in entries if each.is_folder)
+
+    def _list(self, folder: Location) -> _Listing:
+        below = folder.path[len(self._checkpoint.path) :].strip("/")
+        entries = self._storage.scan(folder) or ()
+        files = ((f"{below}/{each.name}", each) for each in entries if _may_be_of_log(each))
+        return tuple((path, _Facts.of(entry)) for path, entry in files if is_copied(path))
 
     def _copy(self, wanted: Mapping[str, _Facts]) -> list[Copy]:
         seen_ms = self._now_ms()
-        with ThreadPoolExecutor(min(len(wanted), self._storage.parallel) or 1) as pool:
+        with open_threads(self._storage, min(len(wanted), self._storage.parallel) or 1) as pool:
             contents = list(pool.map(self._read, wanted))
         return [
             Copy(self._query_id, path, seen_ms, facts.modified_ms, content)
@@ -222,7 +246,8 @@ class MirrorWriter:
 
     def _already_mirrored(self) -> dict[str, _Facts]:
         """What the parts and the newest two days hold of the batches in the logs: enough to copy little twice."""
-        batches = [parse_batch(path, log) for path, _ in self._log_files() for log in (OFFSETS, COMMITS)]
+        paths = [path for path, _ in itertools.chain.from_iterable(self._list_logs())]
+        batches = [parse_batch(path, log) for path in paths for log in (OFFSETS, COMMITS)]
         since = min((each for each in batches if each is not None), default=0)
         newest: dict[str | None, dict[str, tuple[int, _Facts]]] = {}
         seen_ms = -1
@@ -235,8 +260,7 @@ class MirrorWriter:
         return {path: facts for path, (_, facts) in newest.get(self._query_id, {}).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What a listing tells of a file: the same as long as nobody writes it."""
 
     size: int | None
@@ -246,6 +270,15 @@ class _Facts:
     def of(cls, entry: Entry) -> _Facts:
         # Whoever may write a file may give it any time, and a copy with one before 1970 would be none of ours.
         return cls(entry.size, entry.modified_ms if is_time_ms(entry.modified_ms) else None)
+
+
+_NO_FACTS = _Facts(None, None)
+_Listing: TypeAlias = tuple[tuple[str, _Facts], ...]
+"""Path and facts of each file of a folder."""
+
+
+def _may_be_of_log(entry: Entry) -> bool:
+    return not (entry.is_folder or entry.name.startswith("."))  # half of the names are checksums
 
 
 def _group(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:

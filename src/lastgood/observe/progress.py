@@ -7,6 +7,7 @@ from typing import Any
 
 from lastgood.checkpoint.layout import find_newest_batch
 from lastgood.frozen import dataclass
+from lastgood.storage.kept_listings import KeptListings
 from lastgood.storage.reading import Location, open_storage
 
 _LOCAL_POLL_SECONDS = 0.25
@@ -45,6 +46,7 @@ class LogWatch:
         """
         self._checkpoint = checkpoint
         self._storage = open_storage(checkpoint, options)
+        self._kept: KeptListings[int | None] = KeptListings(self._storage)
         self.poll_seconds = _LOCAL_POLL_SECONDS if checkpoint.scheme == "file" else _REMOTE_POLL_SECONDS
 
     def look(self) -> LogProgress:
@@ -58,5 +60,7 @@ class LogWatch:
         return LogProgress(self._newest("offsets"), committed)
 
     def _newest(self, log: str) -> int | None:
-        listed = self._storage.scan(self._checkpoint / log, facts=False) or ()
-        return find_newest_batch(entry.name for entry in listed)
+        return self._kept.get(self._checkpoint / log, self._find_newest)
+
+    def _find_newest(self, log: Location) -> int | None:
+        return find_newest_batch(self._storage.names(log) or ())

@@ -70,14 +70,15 @@ def find_held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, H
     if orphan is not None and orphan in planned and orphan not in found and sink.may_skip(orphan):
         later = _judge_by_later(sink, planned[orphan], orphan)
         found |= {} if later is None else {orphan: later}
+    committed_ms = _find_committed_ms(sink)
     for number in [each for each in found if each != orphan and found[each].origin is Origin.THIS_PLAN]:
-        because = _explain_clock_set_back(sink, planned, number)
+        because = _explain_clock_set_back(sink, committed_ms.get(number), planned, number)
         found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
         against = _explain_clocks_against(sink, planned, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
     for number in [each for each in found if found[each].origin is Origin.THIS_PLAN]:
-        ahead = _explain_dated_ahead(sink, planned[number], number)
+        ahead = _explain_dated_ahead(sink, committed_ms.get(number), planned[number], number)
         found |= {} if ahead is None else {number: Held(Origin.PERHAPS_OLDER, ahead)}
     found |= {number: held for number in found if (held := _find_used_up(checkpoint, sink, number))}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
@@ -233,14 +234,14 @@ def _explain_clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], o
     return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
 
 
-def _explain_dated_ahead(sink: SinkEvidence, planned_ms: int, number: int) -> str | None:
+def _explain_dated_ahead(sink: SinkEvidence, committed_ms: int | None, planned_ms: int, number: int) -> str | None:
     """Why times prove nothing of a batch: it was planned before now, and the sink got it after now; None if not so.
 
     The driver that got it there had a clock that was ahead. Where the next one has a clock that is right, what it plans
     under the same number looks older than what the sink has had before. What is planned after now as well may be of one
     clock.
     """
-    committed_ms, now_ms = _find_committed_ms(sink).get(number), sink.asked_at_ms
+    now_ms = sink.asked_at_ms
     if committed_ms is None or now_ms is None or not sink.times_by_driver:
         return None
     ahead_ms = committed_ms - now_ms
@@ -249,14 +250,16 @@ def _explain_dated_ahead(sink: SinkEvidence, planned_ms: int, number: int) -> st
     return f"by its time it got batch {number} {ahead_ms / 1000:,.1f} seconds after now, and it was planned before now"
 
 
-def _explain_clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:
+def _explain_clock_set_back(
+    sink: SinkEvidence, committed_ms: int | None, planned_ms: Mapping[int, int], number: int
+) -> str | None:
     """Why a batch that is done may be of an older plan, though by its time it is not; None if nothing speaks for it.
 
     A driver whose clock was ahead got it into the sink, and one whose clock is right has planned the number anew.
     """
-    committed_ms, at_ms = _find_committed_ms(sink).get(number), planned_ms[number]
     if committed_ms is None or not sink.times_by_driver:
         return None
+    at_ms = planned_ms[number]
     before_ms, next_ms = planned_ms.get(number - 1), planned_ms.get(number + 1)
     if before_ms is not None and at_ms < before_ms <= committed_ms:
         return f"the clock was set back before batch {number} was planned, and it got that by the clock from before"

@@ -20,6 +20,8 @@ AnswerT = TypeVar("AnswerT")
 QUICK_SECONDS = 0.001
 """A question that takes less is answered from memory, or nearly so."""
 _SLOW_IN_A_ROW = 2
+_LOOK_SECONDS_MAX = 0.05
+"""Between two looks whether answers still come quickly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def ask_all(
     if threads:
         run.begin(1)
         # What a local disk answers has come before a second thread has begun.
-        if not run.is_done.wait(min(QUICK_SECONDS, deadline.left)):
+        if not run.is_quick(deadline):
             run.begin(threads - 1)
             run.is_done.wait(deadline.left)
     return run.answers(
@@ -238,6 +240,16 @@ class _Run(Generic[AnswerT]):
         """Let so many more threads answer."""
         for _ in range(threads):
             threading.Thread(target=self.work, name="parallel", daemon=True).start()
+
+    def is_quick(self, deadline: Deadline) -> bool:
+        """Wait for the answers of one thread; False, with some of them left, once they no longer come quickly."""
+        seconds, before = QUICK_SECONDS, 0
+        while not self.is_done.wait(min(seconds, deadline.left)):
+            answered = len(self._answers)
+            if (answered - before) * QUICK_SECONDS < seconds:
+                return False
+            seconds, before = min(2 * seconds, _LOOK_SECONDS_MAX), answered
+        return True
 
     def work(self) -> None:
         """Answer questions until there are none left, or nobody waits any more."""

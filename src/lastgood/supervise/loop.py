@@ -32,6 +32,8 @@ from lastgood.supervise.stalls import Stall, Stalls
 from lastgood.supervise.standby import StandbyPlace, Taken
 
 _AGENT_POLL_SECONDS = 0.25
+_CALM_POLL_SECONDS = 1.0
+"""Once every query has committed a batch of this run: what is seen from then on, nobody waits for."""
 _IDLE_LOOK_SECONDS = 2.0
 _IDLE_AFTER_SECONDS = 60.0
 """How long a run that has nothing to commit goes on before the next start is made ready beside it."""
@@ -188,10 +190,12 @@ class Supervisor:
         self._is_blind_told = agent is None
         self._unreadable: set[str] = set()
         self._next_look = dict.fromkeys(watches, 0.0)
+        self._next_ask = 0.0
         self._failed: dict[str, float] = {}
         self._at_start: dict[str, LogProgress] = {}
         self._stalls = Stalls(policy.stall_after_seconds, care.is_ahead if care is not None else lambda _: False)
         self._stall: Stall | None = None
+        self._dead: tuple[str, RecordedFailure] | None = None
         self._child: Run | None = None
         self._runs = 0
         self._standbys = standbys
@@ -336,9 +340,10 @@ class Supervisor:
         Args:
             taken: The process that waited for this; None: a new one is started.
         """
-        self._stall = None
+        self._stall = self._dead = None
         self._stalls.begin()
         self._at_start = dict(self._seen)
+        self._next_look, self._next_ask = dict.fromkeys(self._watches, 0.0), 0.0
         if taken is None:
             child, output, self._way = self._start()
             self._began_at = child.started_at
@@ -402,6 +407,8 @@ class Supervisor:
     def _ask_agent(self) -> None:
         if self._agent is None:
             return
+        is_awaited = bool(self._at_start) or not self._seen
+        self._next_ask = time.monotonic() + _find_pause(_AGENT_POLL_SECONDS, is_awaited=is_awaited)
         for location, watch in self._agent.watches().items():
             if location not in self._watches:
                 self._watches[location] = watch
@@ -416,6 +423,7 @@ class Supervisor:
             for descriptor in self._holds[self._handed_over :]:  # of checkpoints that nobody had named
                 self._child.hold(descriptor)
             self._handed_over = len(self._holds)
+        self._dead = self._agent.dead_query()
 
     def _tell_if_blind(self, ending: CommandEnd) -> None:
         if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):
@@ -425,7 +433,8 @@ class Supervisor:
     def _watch(self, child: Run) -> CommandEnd:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
-            self._ask_agent()
+            if time.monotonic() >= self._next_ask:
+                self._ask_agent()
             self._use_idle_time(child)
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
@@ -478,13 +487,10 @@ class Supervisor:
             if self._standbys is not None:
                 self._standbys.give_up()
             return signum
-        dead = None
-        if self._agent is not None:
-            dead = self._agent.dead_query()
-        if dead is None:
+        if self._dead is None:
             stall = self._stalls.find_stalled()
         else:
-            stall = Stall(dead[0], find_cause("", dead[1], show_data=self._policy.show_data))
+            stall = Stall(self._dead[0], find_cause("", self._dead[1], show_data=self._policy.show_data))
         self._stall = stall or self._strayed()
         if self._stall is None:
             return None
@@ -512,7 +518,8 @@ class Supervisor:
 
     def _look(self, location: str) -> None:
         watch = self._watches[location]
-        self._next_look[location] = time.monotonic() + watch.poll_seconds
+        pause = _find_pause(watch.poll_seconds, is_awaited=location in self._at_start)
+        self._next_look[location] = time.monotonic() + pause
         try:
             now = watch.look()
         except StorageError as error:
@@ -673,6 +680,13 @@ class Supervisor:
     def _tell(self, event: events.Event) -> None:
         with self._tell_lock:
             self._tell_listener(event)
+
+
+def _find_pause(seconds: float, *, is_awaited: bool) -> float:
+    """How long until the next look at what is looked at so often while its news is awaited."""
+    if is_awaited:
+        return seconds
+    return max(seconds, _CALM_POLL_SECONDS)
 
 
 def _has_committed_more(before: LogProgress, now: LogProgress) -> bool:

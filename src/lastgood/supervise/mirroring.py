@@ -70,7 +70,7 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
     while True:
         is_last = stop.wait(pause)
         try:
-            writer.look()
+            writer.look(anew=is_last)
             if is_last:
                 writer.settle()
             is_told = False

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -435,6 +436,26 @@ def test_a_snapshot_is_everything_that_is_there_now(checkpoint: Path, writer: Lo
     query.run(1)
     assert {copy.path: copy.content for copy in look.snapshot()} == logs(checkpoint)
     assert look.look() == 2  # a snapshot is beside the mirror
+
+
+def test_a_file_whose_folder_tells_no_change_is_seen_by_a_look_anew(checkpoint: Path, writer: Look) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    query.run(3)
+    os.utime(checkpoint / "offsets", (1, 1))
+    look.look()
+    (checkpoint / "offsets" / "1").write_bytes(b"v1")
+    assert look.look() == 0
+    assert look.look(anew=True) == 1
+    assert newest(checkpoint)["offsets/1"] == b"v1"
+
+
+def test_a_snapshot_sees_what_no_folder_tells(checkpoint: Path, writer: Look) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    query.run(3)
+    os.utime(checkpoint / "offsets", (1, 1))
+    look.look()
+    (checkpoint / "offsets" / "1").write_bytes(b"v1")
+    assert {copy.path: copy.content for copy in look.snapshot()} == logs(checkpoint)
 
 
 def test_a_mirror_that_is_not_there_is_empty(tmp_path: Path) -> None:

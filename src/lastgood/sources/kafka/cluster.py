@@ -97,8 +97,9 @@ def ask_kafka(  # noqa: PLR0913 - what to ask, whom, and how: all by name
     if dead is not None:
         return KafkaFacts(bootstrap, asked_at_ms, facts, unknown=dead)
     places = [(name, number) for name, topic in facts.items() for number in topic.partitions]
+    asked_configs = cluster.ask_configs([name for name, topic in facts.items() if topic.partitions])
     offsets = cluster.offsets(places, times_ms)
-    configs = cluster.configs([name for name, topic in facts.items() if topic.partitions])
+    configs = cluster.take_configs(asked_configs)
     facts = {name: _complete_topic(name, topic, offsets.limits, configs.get(name)) for name, topic in facts.items()}
     answered = KafkaFacts(bootstrap, asked_at_ms, facts, first_at=offsets.first_at)
     if next_offsets is None:
@@ -249,17 +250,16 @@ class _Cluster:
         answers = self._answers(self._list_offsets({place: spec(time_ms) for place, time_ms in times_ms.items()}))
         return {place: _make_found(answer) for place, answer in answers.items()}
 
-    def configs(self, names: Collection[str]) -> Mapping[str, _Answer[Any]]:
+    def ask_configs(self, names: Collection[str]) -> Mapping[Any, Future[Any]]:
+        """Ask for the settings of topics; `take_configs` waits for the answers."""
         if not names:
             return {}
         kind = self._admin_api.ResourceType.TOPIC
-        resources = {name: self._admin_api.ConfigResource(kind, name) for name in names}
-        futures = self._asked(
-            resources.values(),
-            lambda: self._admin.describe_configs(list(resources.values()), request_timeout=self._left),
-        )
-        answers = self._answers(futures)
-        return {name: answers[resource] for name, resource in resources.items()}
+        resources = [self._admin_api.ConfigResource(kind, name) for name in names]
+        return self._asked(resources, lambda: self._admin.describe_configs(resources, request_timeout=self._left))
+
+    def take_configs(self, asked: Mapping[Any, Future[Any]]) -> Mapping[str, _Answer[Any]]:
+        return {resource.name: answer for resource, answer in self._answers(asked).items()}
 
     def records(self, next_offsets: Mapping[Place, int]) -> Found:
         """Fetch the first record of each partition: all are assigned at once, each is let go when it has answered."""
