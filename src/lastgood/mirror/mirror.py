@@ -137,6 +137,8 @@ class MirrorWriter:
         self._known = {path: facts for path, facts in self._known.items() if path in found}
         if count == len(wanted):
             self._mirrored = listings
+        else:  # a file that was being written in its place changes no folder
+            self._kept.forget()
         return count
 
     def snapshot(self) -> list[Copy]:

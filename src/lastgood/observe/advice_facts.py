@@ -5,8 +5,6 @@ One round of requests, at the same time and within a time limit; what does not a
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +21,7 @@ from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.sinks.kind import SinkKind
 from lastgood.sinks.kinds import SINK_KINDS
+from lastgood.storage.own_disks import MOUNTS, find_own_disk
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import LocalStorage, Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
@@ -31,12 +30,10 @@ TIMEOUT_SECONDS = 5.0
 _FOLDERS_ABOVE = 5
 RECORDS_FOLDER = "records"
 """Below the work folder of a checkpoint."""
-_MOUNTS = Path("/proc/self/mounts")
-_OWN_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs", "f2fs", "jfs", "reiserfs")
 
 
 def find_advice_facts(
-    query: OpenQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
+    query: OpenQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = MOUNTS
 ) -> AdviceFacts:
     """What is known around a checkpoint that advice rests on.
 
@@ -74,7 +71,7 @@ def find_advice_facts(
         recorded,
         topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
         repaired_at_ms=found["repaired"],
-        filesystem=_find_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
+        filesystem=find_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
         table=next(tables, None),
         metadata_modified_ms=found.get("metadata"),
         oldest_plan_modified_ms=found.get("oldest"),
@@ -127,29 +124,6 @@ def _list_possible_tables(location: Location) -> list[tuple[SinkKind, Location]]
 def _find_modified(storage: Storage, file: Location) -> int | None:
     found = storage.stat(file)
     return found.modified_ms if found else None
-
-
-def _find_own_disk(location: Location, mounts: Path) -> str | None:
-    """The kind of file system, if it is one of this machine's own disks and not a share or a mounted object store."""
-    if location.scheme != "file":
-        return None
-    path = Path(os.path.realpath(location.path))
-    try:
-        lines = mounts.read_text(errors="replace").splitlines()
-    except OSError:  # not Linux
-        return None
-    mounted = [line.split(" ")[1:3] for line in lines if line.count(" ") > 2]
-    holding = [(_unescape(folder), kind) for folder, kind in reversed(mounted)]  # a later one hides an earlier one
-    around = [(len(folder), kind) for folder, kind in holding if path.is_relative_to(folder)]
-    kind = None
-    if around:
-        kind = max(around, key=lambda each: each[0])[1]
-    return kind if kind in _OWN_DISKS else None
-
-
-def _unescape(folder: str) -> str:
-    r"""A folder as it is named; the kernel writes a blank as `\040`."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
 
 
 def _list_query_ids(query: OpenQuery) -> tuple[str, ...]:

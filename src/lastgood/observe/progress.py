@@ -63,4 +63,4 @@ class LogWatch:
         return self._kept.get(self._checkpoint / log, self._find_newest)
 
     def _find_newest(self, log: Location) -> int | None:
-        return find_newest_batch(self._storage.names(log) or ())
+        return find_newest_batch(name.removesuffix("/") for name in self._storage.names(log) or ())

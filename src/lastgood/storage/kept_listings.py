@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from lastgood.frozen import dataclass
+from lastgood.storage.own_disks import find_own_disk
 from lastgood.storage.reading import Location, Storage
 
 _Made = TypeVar("_Made")
 
 _KEPT_SECONDS = 5.0
-"""After so long a folder is listed anyway: a store that is mounted as a disk may not tell that a folder has changed."""
+"""After so long a folder is listed anyway: a file that is written over in its place changes no folder."""
 _SETTLED_MS = 100
-"""Longer than a tick of the clock of any disk: two changes within one leave the same time."""
+"""Longer than a tick of the clock of a disk: two changes within one leave the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +26,35 @@ class _Kept(Generic[_Made]):
 
 
 class KeptListings(Generic[_Made]):
-    """Lists a folder of this machine again only when its time tells that a name in it came, went, or was replaced.
+    """Lists a folder again only when its time tells that a name in it came, went, or was replaced.
 
-    On an object store, where folders have no times, everything is listed each time. Belongs to one thread.
+    That is believed of this machine's own disks alone: a share tells times from its memory, a store that is mounted as
+    a disk may tell none, and so is one whose times are whole seconds. There everything is listed each time. Belongs to
+    one thread.
     """
 
-    def __init__(self, storage: Storage, *, now: Callable[[], float] = time.time) -> None:
-        """Begin without any; `now` is the clock of the disk, in seconds since 1970."""
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        find_disk: Callable[[Location], str | None] = find_own_disk,
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            storage: Of the folders.
+            now: The clock of the disk, in seconds since 1970.
+            clock: Seconds, by which nothing is kept for too long.
+            find_disk: Which of this machine's own disks a folder is on; None: on none.
+        """
         self._storage = storage
         self._now = now
+        self._clock = clock
+        self._find_disk = find_disk
         self._kept: dict[Location, _Kept[_Made]] = {}
+        self._is_own: dict[Location, bool] = {}
 
     def get(self, folder: Location, make: Callable[[Location], _Made]) -> _Made:
         """What `make` has made of a folder; the same object as long as it is not made again.
@@ -45,12 +65,13 @@ class KeptListings(Generic[_Made]):
         modified_ms = self._find_time(folder)  # before it is listed: what comes after that changes it again
         if modified_ms is None:
             return make(folder)
-        kept, now = self._kept.get(folder), self._now()
-        if kept is not None and kept.modified_ms == modified_ms and now < kept.until:
+        kept, clock = self._kept.get(folder), self._clock()
+        if kept is not None and kept.modified_ms == modified_ms and clock < kept.until:
             return kept.made
+        is_settled = self._now() * 1000 - modified_ms > _SETTLED_MS
         made = make(folder)
-        if now * 1000 - modified_ms > _SETTLED_MS:
-            self._kept[folder] = _Kept(made, modified_ms, now + _KEPT_SECONDS)
+        if is_settled:
+            self._kept[folder] = _Kept(made, modified_ms, clock + _KEPT_SECONDS)
         return made
 
     def forget(self) -> None:
@@ -58,7 +79,12 @@ class KeptListings(Generic[_Made]):
         self._kept.clear()
 
     def _find_time(self, folder: Location) -> int | None:
-        if folder.scheme != "file":
+        """When a folder has changed, if that can be believed."""
+        if folder not in self._is_own:
+            self._is_own[folder] = self._find_disk(folder) is not None
+        if not self._is_own[folder]:
             return None
         found = self._storage.stat(folder)
-        return None if found is None else found.modified_ms
+        if found is None or found.modified_ms is None or found.modified_ms % 1000 == 0:
+            return None
+        return found.modified_ms

@@ -20,8 +20,8 @@ AnswerT = TypeVar("AnswerT")
 QUICK_SECONDS = 0.001
 """A question that takes less is answered from memory, or nearly so."""
 _SLOW_IN_A_ROW = 2
-_LOOK_SECONDS_MAX = 0.05
-"""Between two looks whether answers still come quickly."""
+_QUICK_SECONDS_MAX = 0.1
+"""Of many questions the rest goes to several threads all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +246,9 @@ class _Run(Generic[AnswerT]):
         seconds, before = QUICK_SECONDS, 0
         while not self.is_done.wait(min(seconds, deadline.left)):
             answered = len(self._answers)
-            if (answered - before) * QUICK_SECONDS < seconds:
+            if (answered - before) * QUICK_SECONDS < seconds or seconds > _QUICK_SECONDS_MAX:
                 return False
-            seconds, before = min(2 * seconds, _LOOK_SECONDS_MAX), answered
+            seconds, before = 2 * seconds, answered
         return True
 
     def work(self) -> None:

@@ -96,7 +96,7 @@ def masked(text: str, folder: Path) -> str:
 @pytest.fixture
 def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lastgood.observe.advice_facts._find_own_disk", lambda *_: "ext4")  # tests may run in memory
+    monkeypatch.setattr("lastgood.observe.advice_facts.find_own_disk", lambda *_: "ext4")  # tests may run in memory
     for name in ("STATE", "CONFIG", "CACHE", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home"))
     for name in ("orders", "broken"):

@@ -441,7 +441,7 @@ def test_a_snapshot_is_everything_that_is_there_now(checkpoint: Path, writer: Lo
 def test_a_file_whose_folder_tells_no_change_is_seen_by_a_look_anew(checkpoint: Path, writer: Look) -> None:
     query, look = CheckpointBuilder(checkpoint), writer()
     query.run(3)
-    os.utime(checkpoint / "offsets", (1, 1))
+    os.utime(checkpoint / "offsets", (1.25, 1.25))
     look.look()
     (checkpoint / "offsets" / "1").write_bytes(b"v1")
     assert look.look() == 0
@@ -452,7 +452,7 @@ def test_a_file_whose_folder_tells_no_change_is_seen_by_a_look_anew(checkpoint: 
 def test_a_snapshot_sees_what_no_folder_tells(checkpoint: Path, writer: Look) -> None:
     query, look = CheckpointBuilder(checkpoint), writer()
     query.run(3)
-    os.utime(checkpoint / "offsets", (1, 1))
+    os.utime(checkpoint / "offsets", (1.25, 1.25))
     look.look()
     (checkpoint / "offsets" / "1").write_bytes(b"v1")
     assert {copy.path: copy.content for copy in look.snapshot()} == logs(checkpoint)

@@ -18,8 +18,12 @@ class Lists:
         self._path = folder
         self.folder = parse_location(str(folder))
         self.storage = open_storage(self.folder)
-        self.now = folder.stat().st_mtime + 1.0
-        self.kept: KeptListings[list[str]] = KeptListings(self.storage, now=lambda: self.now)
+        os.utime(folder, (1_700_000_000.25, 1_700_000_000.25))
+        self.now = 1_700_000_001.5
+        self.disk: str | None = "ext4"
+        self.kept: KeptListings[list[str]] = KeptListings(
+            self.storage, now=lambda: self.now, clock=lambda: self.now, find_disk=lambda _: self.disk
+        )
         self.count = 0
 
     def add(self, name: str) -> None:
@@ -95,5 +99,17 @@ def test_what_is_kept_can_be_forgotten(tmp_path: Path) -> None:
     lists = Lists(tmp_path / "log")
     lists.get()
     lists.kept.forget()
+    lists.get()
+    assert lists.count == 2
+
+
+@pytest.mark.parametrize(("disk", "time"), [(None, 1_700_000_000.25), ("ext3", 1_700_000_000)])
+def test_where_times_cannot_be_believed_a_folder_is_listed_each_time(
+    disk: str | None, time: float, tmp_path: Path
+) -> None:
+    lists = Lists(tmp_path / "log")
+    lists.disk = disk
+    os.utime(tmp_path / "log", (time, time))
+    lists.get()
     lists.get()
     assert lists.count == 2
