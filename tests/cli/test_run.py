@@ -608,3 +608,25 @@ def test_check_says_what_a_class_archive_means(env: dict[str, str]) -> None:
     checked = run(env, "--check", "--class-archive", "--", "python", "a.py")
     assert checked.returncode == 0
     assert "made once, beside the running command" in " ".join(checked.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "found"),
+    [
+        (["--no-agent", "--", "true"], {}, "--no-agent"),
+        (["--restart-only", "--", "true"], {}, "--restart-only"),
+        (["--", "spark-submit", "--deploy-mode", "cluster", "a.py"], {}, "cluster mode"),
+        (["--", "python", "a.py"], {"SPARK_REMOTE": "sc://x"}, "Spark Connect"),
+    ],
+)
+def test_no_query_is_started_again_in_a_driver_that_nobody_reaches(
+    env: dict[str, str], words: list[str], told: dict[str, str], found: str
+) -> None:
+    refused = run(env | told, "--restart-in-session", *words)
+    require_refused(refused, "no query can be started again in its driver", found)
+
+
+def test_check_says_which_queries_are_started_again_in_their_driver(env: dict[str, str]) -> None:
+    checked = run(env, "--check", "--restart-in-session", "--", "true")
+    assert checked.returncode == 0
+    assert "as it stands, and has committed a batch" in " ".join(checked.stdout.split())

@@ -99,6 +99,7 @@ class Running:
         policy: Policy | None = None,
         standby: bool = False,
         class_archive: bool = False,
+        restart_in_session: bool = False,
         app: Path = APP,
         spark: SparkEnvironment | None = None,
         more: Sequence[str] = (),
@@ -142,6 +143,7 @@ class Running:
             policy=policy or Policy(),
             standby=standby,
             class_archive=class_archive,
+            restart_in_session=restart_in_session,
         )
         self._prepared = replace(prepare(pipeline), log=folder / "app.log")
         self._thread = threading.Thread(target=self._supervise)

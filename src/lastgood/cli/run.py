@@ -89,6 +89,12 @@ if TYPE_CHECKING:
     help="Archive Spark's classes in idle time, once, beside the running command: the next start takes them from there,"
     " and less time. As class_archive of the pipeline.",
 )
+@click.option(
+    "--restart-in-session",
+    is_flag=True,
+    help="A query that fails beside others is started again in their driver, if it can be as it stands and has come"
+    " further since it began. As restart_in_session of the pipeline.",
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @click.option(
     "--show-data",
@@ -116,6 +122,7 @@ def run(
     on_state_loss: str | None,
     standby: bool,
     class_archive: bool,
+    restart_in_session: bool,
     show_output: bool,
     show_data: bool,
     output_format: str,
@@ -153,10 +160,12 @@ def run(
         pipeline = replace(pipeline, policy=replace(pipeline.policy, on_code_change=on_code_change))
     if on_state_loss is not None:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, on_state_loss=on_state_loss))
-    if standby:
-        pipeline = replace(pipeline, standby=True)
-    if class_archive:
-        pipeline = replace(pipeline, class_archive=True)
+    pipeline = replace(
+        pipeline,
+        standby=standby or pipeline.standby,
+        class_archive=class_archive or pipeline.class_archive,
+        restart_in_session=restart_in_session or pipeline.restart_in_session,
+    )
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)
@@ -170,6 +179,7 @@ def run(
         return supervise(prepared, tell=listen, show=show)
 
 
+_RESTARTS = "where it can be started as it stands, and has committed a batch since it began"
 _ARCHIVE = (
     "made once, beside the running command, with the least priority: some 180 MB in your cache; not where a folder on"
     " the class path holds files"
@@ -229,6 +239,8 @@ def _describe_fact(prepared: Prepared, label: str, fact: Any) -> str:
         return _describe_standby(prepared)
     if label == "class_archive":
         return _ARCHIVE if fact else "-"
+    if label == "restart_in_session":
+        return _RESTARTS if fact else "-"
     return fact if isinstance(fact, str) else join_words(fact or ["-"])
 
 

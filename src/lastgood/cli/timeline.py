@@ -121,6 +121,14 @@ def _(event: events.Recovered) -> list[Text]:
 
 
 @_tell.register
+def _(event: events.QueryRestarted) -> list[Text]:
+    told = [make_styled(("restarted", "bold"), f"   {event.checkpoint}, in the driver that goes on")]
+    if event.error:
+        told.append(_format_more(f"it has failed: {event.error}"))
+    return told
+
+
+@_tell.register
 def _(event: events.Ended) -> list[Text]:
     if event.exit_code == 0:
         return [make_styled(("ended", "bold green"), f"       exit code 0 after {event.seconds:.1f} s")]

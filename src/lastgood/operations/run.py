@@ -27,6 +27,7 @@ from lastgood.supervise.prepared import (
     _make_start_variables,
     _require_archivable,
     _require_distinct,
+    _require_restartable,
     _require_standby,
     find_ledger,
 )
@@ -67,6 +68,8 @@ def prepare(
     _require_distinct(checkpoints)
     if pipeline.standby:
         _require_standby(pipeline, env, agent=agent)
+    if pipeline.restart_in_session:
+        _require_restartable(pipeline, env, agent=agent, repairs=repairs)
     log = pipeline.log
     launch = prepare_launch(pipeline.command, env)
     if pipeline.class_archive:
@@ -78,7 +81,7 @@ def prepare(
             pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start, go_on=go_on
         )
     folder = name_agent_folder(pipeline.stem)
-    instrumented = instrument(launch, folder)
+    instrumented = instrument(launch, folder, restarts=pipeline.restart_in_session)
     return Prepared(pipeline, instrumented, watches, log, folder, ledger, repairs, first_start, go_on)
 
 
@@ -156,6 +159,7 @@ def supervise(
             standbys=standbys,
             archives=archives,
             start=None if prepared.here is None else prepared.here.begin,
+            restarts=prepared.make_restarts(agent, healer, tell),
         )
         if healer is not None and prepared.agent is not None:
             healer.rebuilder = prepared.make_rebuilder(lambda: supervisor.is_stopped, tell)

@@ -209,6 +209,8 @@ class Pipeline:
     """How many bytes it may hold while it waits; None: however many."""
     class_archive: bool = False
     """Whether Spark's classes are archived in idle time, so that the next start takes less."""
+    restart_in_session: bool = False
+    """Whether a query that fails is started again in its driver, where that goes on."""
     is_configured: bool = False
     """Whether it stands in the configuration; else a command line has named it."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
@@ -399,6 +401,7 @@ def _parse_pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pip
         standby=table.boolean("standby"),
         standby_memory=_parse_standby_memory(table),
         class_archive=table.boolean("class_archive"),
+        restart_in_session=table.boolean("restart_in_session"),
     )
     table.finish()
     return pipeline

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lastgood.spark.agent import starts
+from lastgood.spark.agent import starts, tasks
 from lastgood.spark.agent.agent import Agent
 from lastgood.spark.agent.fit import KEPT_FILE
 from lastgood.spark.agent.sessions import is_connect
@@ -130,37 +129,15 @@ def make_thread(target: Callable[[], None], name: str) -> threading.Thread:
 
 
 def is_running(query: Any) -> bool:
-    """Whether a run goes on: one that was told to stop counts as ended for Spark before its thread has."""
-    thread = query._jsq.streamingQuery().queryExecutionThread()  # noqa: SLF001 - Python's has no way to it
-    return bool(query.isActive or thread.isAlive())
+    """Whether a run goes on."""
+    return tasks.is_running(query._jsq)  # noqa: SLF001 - Python's has no way to its thread
 
 
 def is_stopped(query: Any) -> bool:
     """Whether somebody has stopped the whole Spark that it ran in."""
-    return bool(_find_context(query).isStopped())
+    return bool(query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001
 
 
 def has_active_tasks(query: Any) -> bool:
-    """Whether a task or a job of a query still runs somewhere, though its thread has ended.
-
-    The scheduler itself is asked: what Spark's web page shows comes later, and knows jobs by a group that a function of
-    `foreachBatch` may change.
-    """
-    context = _find_context(query)
-    tasks = (each.taskSet().properties() for each in context.taskScheduler().taskIdToTaskSetManager().values())
-    jobs = (each.properties() for each in _list_all(context.dagScheduler().activeJobs()))
-    return any(_is_of(properties, str(query.id)) for properties in itertools.chain(tasks, jobs))
-
-
-def _find_context(query: Any) -> Any:
-    return query._jsq.sparkSession().sparkContext()  # noqa: SLF001 - Python's knows of no jobs
-
-
-def _list_all(scala: Any) -> Iterator[Any]:
-    found = scala.iterator()
-    while found.hasNext():
-        yield found.next()
-
-
-def _is_of(properties: Any, query_id: str) -> bool:
-    return properties is not None and properties.getProperty("sql.streaming.queryId") == query_id
+    """Whether a task or a job of a query still runs somewhere, though its thread has ended."""
+    return tasks.has_active_tasks(query._jsq, str(query.id))  # noqa: SLF001 - Python's knows of no jobs

@@ -18,6 +18,7 @@ from lastgood.process.driver import Launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.spark.agent.fit import KEPT_FILE
+from lastgood.spark.agent.restarts import VARIABLE as RESTARTS
 from lastgood.spark.agent.silent import VARIABLE
 from lastgood.storage.rights import make_private, open_privately
 from lastgood.supervise.events import Event, Noticed
@@ -31,13 +32,22 @@ def name_agent_folder(name: str) -> Path:
     return platformdirs.user_state_path("lastgood") / "agent" / name / f"{stamp}-{os.getpid()}"
 
 
-def instrument(launch: Launch, folder: Path) -> Launch:
-    """The same command; every Python that it starts finds the agent."""
+def instrument(launch: Launch, folder: Path, *, restarts: bool = False) -> Launch:
+    """The same command; every Python that it starts finds the agent.
+
+    Args:
+        launch: The command.
+        folder: For what the agent writes.
+        restarts: Whether it may start queries again that have failed.
+    """
     inherited = launch.env.get("PYTHONPATH")
     found = inherited.split(os.pathsep) if inherited else []
     others = [each for each in found if each != str(SITE_FOLDER)]
     path = os.pathsep.join([str(SITE_FOLDER), *others])
     env = {**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)}
+    env.pop(RESTARTS, None)
+    if restarts:
+        env[RESTARTS] = "1"
     env.pop(VARIABLE, None)  # it runs for its sink, whatever the shell that we are called by has exported
     return replace(launch, env=env)
 
@@ -53,12 +63,32 @@ def put_kept(folder: Path, kept: Mapping[str, Mapping[str, Any]]) -> None:
         OSError: it cannot be written.
     """
     told = [{"checkpoint": checkpoint, "kept": each} for checkpoint, each in kept.items()]
-    make_private(folder)
-    draft = folder / f"{KEPT_FILE}.tmp"
-    with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
-        stream.write(json.dumps(told))
     # Safe: the folder is of this run alone, and no driver of it runs that starts a query now: one may wait to.
-    draft.replace(folder / KEPT_FILE)
+    _put(folder / KEPT_FILE, json.dumps(told))
+
+
+def put_answer(folder: Path, name: str, answer: str) -> None:
+    """Tell the agent in a driver what becomes of a query.
+
+    Args:
+        folder: Of this run.
+        name: Of the file for that.
+        answer: See `spark.agent.restarts`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # Safe: there is no file of that name, or it holds an answer that was not acted on.
+    _put(folder / name, answer)
+
+
+def _put(file: Path, content: str) -> None:
+    make_private(file.parent)
+    draft = file.with_name(f"{file.name}.tmp")
+    with os.fdopen(open_privately(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as stream:
+        stream.write(content)
+    # Safe: as whoever calls this argues.
+    draft.replace(file)
 
 
 def make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:

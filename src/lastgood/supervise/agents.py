@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
 import socket
@@ -17,16 +19,33 @@ from lastgood.failures.ending import Failed, find_decisive_failure
 from lastgood.notes import read_json
 from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, parse_driver, parse_records, sort_record_files
-from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
+from lastgood.records.record import (
+    TEMPORARY_CHECKPOINT,
+    Progress,
+    QueryStarted,
+    Record,
+    RecordedFailure,
+    StartFailed,
+    Terminated,
+)
 from lastgood.spark.agent.fit import CODE_SUFFIX
+from lastgood.spark.agent.restarts import ANSWER_SUFFIX, ENDED_SUFFIX, QUIET_SECONDS, START
 from lastgood.storage.reading import Location, parse_location
-from lastgood.supervise.agent_folder import put_kept
+from lastgood.supervise.agent_folder import put_answer, put_kept
 from lastgood.supervise.driver_java import is_driver_java
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
+from lastgood.supervise.session_restarts import DeadQuery
 
 _DEAD_AFTER_SECONDS = 30.0
 """How long an application may take to start a query again by itself."""
+_LEFT_SECONDS = 15.0
+"""How long of that it is left to the application where nobody waits for the query."""
+_RESTART_SECONDS = QUIET_SECONDS + 30.0
+"""How long a query that is started again in its driver may take to run."""
+_LEAVE = "leave"
+_RECORD_SECONDS = 5.0
+"""How long after the end of a query its record may come."""
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
 _HINDERED_AFTER_SECONDS = 30.0
@@ -68,6 +87,8 @@ class Agents:
         self._gone_since: dict[str, float] = {}
         self._death: str | None = None
         self._hindered_since: float | None = None
+        self._ended_since: dict[str, float] = {}
+        self._restarted_at: dict[str | None, float] = {}
 
     def begin(self) -> None:
         """A new run of the command begins: what was written before is not of it."""
@@ -76,6 +97,8 @@ class Agents:
         self._running.clear()
         self._gone_since.clear()
         self._hindered_since = None
+        self._ended_since.clear()
+        self._restarted_at.clear()
 
     def watches(self) -> Mapping[str, Watch]:
         """How to look at the checkpoints of the queries seen so far, but those named and those that Spark made up."""
@@ -147,7 +170,7 @@ class Agents:
         for driver in self._drivers():
             if driver.exited_at_ms is None:
                 running |= {query.query_id: query.checkpoint for query in driver.queries if query.checkpoint}
-        gone = self._running.keys() - running.keys()
+        gone = self._running.keys() - running.keys() - self._list_restarting()
         for query_id in gone:
             self._gone_since.setdefault(query_id, self._clock())
         for query_id in self._gone_since.keys() - gone:
@@ -162,6 +185,72 @@ class Agents:
                 if told is not None:
                     return self._name(self._running[query_id]), told[1]
         return None
+
+    def list_dead(self) -> list[DeadQuery]:
+        """Queries that have failed and that their driver can start again, of which nothing was decided yet.
+
+        One that nobody waits for in the driver is left to the application for a while: it may look after it itself.
+        """
+        found = map(self._find_dead, self._list_undecided())
+        return [each for each in found if each is not None]
+
+    def answer(self, ended: DeadQuery, *, is_to_start: bool) -> None:
+        """Have the agent start a query again, or leave it to the application.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        put_answer(self._folder, f"{ended.run_id}{ANSWER_SUFFIX}", START if is_to_start else _LEAVE)
+        if is_to_start:
+            self._restarted_at[ended.query_id] = self._clock()
+
+    def leave_all(self) -> None:
+        """Leave those to the application of which nothing was decided yet; the agent waits for no answer for ever."""
+        for run_id in self._list_undecided():
+            with contextlib.suppress(OSError):
+                put_answer(self._folder, f"{run_id}{ANSWER_SUFFIX}", _LEAVE)
+
+    def _list_undecided(self) -> list[str]:
+        names = self._names()
+        answered = {name.removesuffix(ANSWER_SUFFIX) for name in names if name.endswith(ANSWER_SUFFIX)}
+        told = {name.removesuffix(ENDED_SUFFIX) for name in names if name.endswith(ENDED_SUFFIX)}
+        return sorted(told - answered)
+
+    def _list_restarting(self) -> set[str | None]:
+        """Queries that are about to be started again in their driver: they need not run yet."""
+        now = self._clock()
+        return {query_id for query_id, at in self._restarted_at.items() if now - at < _RESTART_SECONDS}
+
+    def _find_dead(self, run_id: str) -> DeadQuery | None:
+        """One of which it is time to decide; None: not yet."""
+        for_seconds = self._clock() - self._ended_since.setdefault(run_id, self._clock())
+        if for_seconds < _LEFT_SECONDS and not self._is_awaited(run_id):
+            return None
+        record = self._find_end(run_id)
+        if record is None or record.checkpoint is None:
+            return DeadQuery("", run_id) if for_seconds >= _RECORD_SECONDS else None
+        name = self._name(record.checkpoint)
+        # A heartbeat may be older than the end.
+        is_back = not self._find_runs(record.query_id) <= {run_id}
+        failure = None if is_back else record.failure
+        return DeadQuery(name, run_id, record.query_id, record.recorded_at_ms / 1000, failure)
+
+    def _find_runs(self, query_id: str | None) -> set[str]:
+        """The runs of a query that go on, as the heartbeats tell."""
+        running = itertools.chain.from_iterable(driver.queries for driver in filter(_has_queries, self._drivers()))
+        return {query.run_id for query in running if query.query_id == query_id}
+
+    def _is_awaited(self, run_id: str) -> bool:
+        """Whether the application waits for it in the driver."""
+        try:
+            told = read_json(self._read(f"{run_id}{ENDED_SUFFIX}"))
+        except ValueError:
+            return False
+        return isinstance(told, dict) and told.get("is_awaited") is True
+
+    def _find_end(self, run_id: str) -> Terminated | None:
+        ends = (each for each in self._records() if isinstance(each, Terminated))
+        return next((each for each in ends if each.run_id == run_id), None)
 
     def _failure_of(self, record: Failed | None) -> tuple[str | None, RecordedFailure] | None:
         if record is None or record.failure is None:

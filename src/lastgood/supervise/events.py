@@ -181,6 +181,18 @@ class Stalled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRestarted(Event):
+    """A query has failed, and is started again in the driver that goes on."""
+
+    name: ClassVar[str] = "query_restarted"
+    checkpoint: str
+    error: str | None
+    """What it has failed with, in one line; None if nobody told."""
+    failure: str
+    """Class of the failure (`FailureClass`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Called(Event):
     """A person is needed."""
 

@@ -198,6 +198,30 @@ class Healer:
         found, self._remembered = self._remembered, {}
         return found
 
+    def may_start_beside(self, ended: Ended, cause: Cause) -> bool:
+        """See `supervise.session_restarts.BesideCare`."""
+        checkpoint = cause.checkpoint
+        query = None if checkpoint is None else self._queries.get(checkpoint)
+        if checkpoint is None or query is None:
+            return False
+        began = time.monotonic()
+        try:
+            decision = self._recover(
+                checkpoint, query, Rung.RESUME.value, StartChoice(), observe=True, is_driver_alive=True
+            )
+        except LastgoodError:  # whoever starts the whole command meets it again, and says it
+            return False
+        # Without a plan it is started on something else than what stands there: an open repair, state that is lost.
+        if decision.verdict is not Verdict.START or decision.plan is None or decision.changes:
+            return False
+        seconds = time.monotonic() - began
+        query.plan = decision.plan
+        query.story.note_failure(ended, cause, ended.positions.get(checkpoint, {}))
+        query.story.note_restart(decision.because, query.plan, seconds)
+        query.topics.begin()
+        self._tell(_make_diagnosed(checkpoint, decision, seconds))
+        return True
+
     def note_end(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
@@ -403,14 +427,21 @@ class Healer:
         return decide_if_possible(towards, is_asked_for=goal in ASKED_FOR)
 
     def _recover(
-        self, checkpoint: str, query: _Query, goal: str, where: StartChoice, *, observe: bool = False
+        self,
+        checkpoint: str,
+        query: _Query,
+        goal: str,
+        where: StartChoice,
+        *,
+        observe: bool = False,
+        is_driver_alive: bool = False,
     ) -> Decision:
         policy, via = self._pipeline.policy, query.target.via
         waivers, windows = tuple(map(Waiver, policy.accept)), choose_windows(goal, policy)
         options = PlanOptions(goal, where, query.evidence, waivers, windows=windows, named=via)
         if goal == FRESH:
             options = replace(options, via=via, takes_any_number=policy.takes_any_number)
-        proof = None if self.agents is None else self.agents.death
+        proof = None if self.agents is None or is_driver_alive else self.agents.death
         owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
         lost = None

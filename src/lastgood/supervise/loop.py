@@ -28,6 +28,7 @@ from lastgood.supervise import events
 from lastgood.supervise.care import Care, PersonNeededError
 from lastgood.supervise.class_archives import ArchivePlace
 from lastgood.supervise.output import Output
+from lastgood.supervise.session_restarts import SessionRestarts
 from lastgood.supervise.stalls import Stall, Stalls
 from lastgood.supervise.standby import StandbyPlace, Taken
 
@@ -153,6 +154,7 @@ class Supervisor:
         standbys: StandbyPlace | None = None,
         archives: ArchivePlace | None = None,
         start: Callable[[], tuple[Run, Printed]] | None = None,
+        restarts: SessionRestarts | None = None,
     ) -> None:
         """Prepare to supervise.
 
@@ -170,6 +172,7 @@ class Supervisor:
             standbys: Keeps a second driver warm; None: nobody does.
             archives: Keeps a class archive; None: nobody does.
             start: Starts what is supervised, in this process; None: the command is started.
+            restarts: Decides which queries are started again in a driver that goes on; None: none.
         """
         self._launch = launch
         self._policy = policy
@@ -201,6 +204,8 @@ class Supervisor:
         self._standbys = standbys
         self._archives = archives
         self._start_here = start
+        self._restarts = restarts
+        self._restarted_at: dict[str, float] = {}
         self._began_at = 0.0
         self._way = COLD
         self._next_idle = 0.0
@@ -340,10 +345,7 @@ class Supervisor:
         Args:
             taken: The process that waited for this; None: a new one is started.
         """
-        self._stall = self._dead = None
-        self._stalls.begin()
-        self._at_start = dict(self._seen)
-        self._next_look, self._next_ask = dict.fromkeys(self._watches, 0.0), 0.0
+        self._begin()
         if taken is None:
             child, output, self._way = self._start()
             self._began_at = child.started_at
@@ -363,6 +365,7 @@ class Supervisor:
             child.kill()
             output.finish()
             ended_at = time.time()
+            self._next_ask = 0.0
             self._ask_agent()
             self._look_at_all()  # what it has committed last was committed by this run
         finally:
@@ -386,6 +389,16 @@ class Supervisor:
             self._care.note_failure(ended, cause)
         return ending, cause
 
+    def _begin(self) -> None:
+        """A new run begins: what was seen of the last one is not of it."""
+        self._stall = self._dead = None
+        self._stalls.begin()
+        self._at_start = dict(self._seen)
+        self._restarted_at.clear()
+        self._next_look, self._next_ask = dict.fromkeys(self._watches, 0.0), 0.0
+        if self._restarts is not None:
+            self._restarts.begin(self._seen)
+
     def _cause(self, ending: CommandEnd, output: Printed) -> Cause:
         """What the driver's agent says; a process that was killed had no time to say why."""
         if self._stall is not None:
@@ -407,9 +420,18 @@ class Supervisor:
     def _ask_agent(self) -> None:
         if self._agent is None:
             return
+        self._adopt(self._agent)
+        if time.monotonic() < self._next_ask:
+            return
         is_awaited = bool(self._at_start) or not self._seen
-        self._next_ask = time.monotonic() + _find_pause(_AGENT_POLL_SECONDS, is_awaited=is_awaited)
-        for location, watch in self._agent.watches().items():
+        self._next_ask = time.monotonic() + self._find_pause(_AGENT_POLL_SECONDS, is_awaited=is_awaited)
+        for notice in self._agent.notices():
+            self._tell(notice)
+        self._dead = self._agent.dead_query()
+
+    def _adopt(self, agent: AgentReports) -> None:
+        """Look after the queries that were seen since."""
+        for location, watch in agent.watches().items():
             if location not in self._watches:
                 self._watches[location] = watch
                 self._next_look[location] = 0.0
@@ -417,13 +439,12 @@ class Supervisor:
                 with contextlib.suppress(StorageError):  # the next look tells
                     self._seen[location] = watch.look()
                 self._adopted[location] = self._at_start[location] = self._seen[location]
-        for notice in self._agent.notices():
-            self._tell(notice)
+                if self._restarts is not None:
+                    self._restarts.add(location, self._seen[location])
         if self._child is not None:
             for descriptor in self._holds[self._handed_over :]:  # of checkpoints that nobody had named
                 self._child.hold(descriptor)
             self._handed_over = len(self._holds)
-        self._dead = self._agent.dead_query()
 
     def _tell_if_blind(self, ending: CommandEnd) -> None:
         if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):
@@ -433,8 +454,8 @@ class Supervisor:
     def _watch(self, child: Run) -> CommandEnd:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
-            if time.monotonic() >= self._next_ask:
-                self._ask_agent()
+            self._ask_agent()
+            self._restart_dead(is_ending=kill_at is not None or self._stop.is_set())
             self._use_idle_time(child)
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
@@ -447,6 +468,18 @@ class Supervisor:
                 # is cut off runs again from its plan.
                 return child.kill()
         return ending
+
+    def _restart_dead(self, *, is_ending: bool) -> None:
+        """Have queries that have failed started again in their driver, where that goes on."""
+        if self._restarts is None:
+            return
+        if is_ending:
+            self._restarts.leave_all()
+            return
+        for location, failed_at in self._restarts.answer(self._look_if_watched, is_stopped=self._stop.is_set).items():
+            self._restarted_at[location], self._failed[location] = time.time(), failed_at
+            self._at_start[location] = self._seen[location]
+            self._stalls.restart(location)
 
     def _use_idle_time(self, child: Run) -> None:
         """Make the next start ready, once this one has got as far as it can: on a small machine both would be slow."""
@@ -506,6 +539,15 @@ class Supervisor:
                     return Stall(location, cause)
         return None
 
+    def _find_pause(self, seconds: float, *, is_awaited: bool) -> float:
+        """How long until the next look at what is looked at so often while its news is awaited."""
+        if is_awaited:
+            return seconds
+        calm = _CALM_POLL_SECONDS
+        if self._policy.stall_after_seconds is not None:  # a query that was not looked at is none that stands still
+            calm = min(calm, self._policy.stall_after_seconds / 4)
+        return max(seconds, calm)
+
     @property
     def _poll_seconds(self) -> float:
         every = [watch.poll_seconds for watch in self._watches.values()]
@@ -516,9 +558,13 @@ class Supervisor:
             self._look(location)
         return self._seen
 
-    def _look(self, location: str) -> None:
+    def _look_if_watched(self, location: str) -> LogProgress | None:
+        return self._look(location) if location in self._watches else None
+
+    def _look(self, location: str) -> LogProgress:
+        """Look at one query; gives how far it has come, as far as anybody can see."""
         watch = self._watches[location]
-        pause = _find_pause(watch.poll_seconds, is_awaited=location in self._at_start)
+        pause = self._find_pause(watch.poll_seconds, is_awaited=location in self._at_start)
         self._next_look[location] = time.monotonic() + pause
         try:
             now = watch.look()
@@ -526,13 +572,14 @@ class Supervisor:
             if location not in self._unreadable:  # said once, not at every look
                 self._unreadable.add(location)
                 self._notice(error)
-            return
+            return self._seen[location]
         self._unreadable.discard(location)
         before, self._seen[location] = self._seen[location], now
         self._stalls.note(location, now)
         if self._child is not None and now.committed is not None and _has_committed_more(before, now):
             self._tell(events.Committed(at=time.time(), checkpoint=location, batch=now.committed))
             self._note_first(location, before)
+        return now
 
     def _note_first(self, location: str, before: LogProgress) -> None:
         """Tell of the first batch of this run, and that the query is back if it had failed."""
@@ -547,7 +594,7 @@ class Supervisor:
         self._note_recovery(location, first, rerun=rerun)
         self._confirm_way()
         if self._care is not None:
-            self._care.note_first_batch(location, first, rerun=rerun, back=self._back)
+            self._care.note_first_batch(location, first, rerun=rerun, back=self._find_back(location))
 
     def _note_recovery(self, location: str, batch: int, *, rerun: bool) -> None:
         failed_at = self._failed.pop(location, None)
@@ -570,9 +617,13 @@ class Supervisor:
         if not is_taken:
             self._way = COLD
 
-    @property
-    def _back(self) -> ComingBack:
-        """How the run of now came about."""
+    def _find_back(self, location: str) -> ComingBack:
+        """How a query came to run now."""
+        restarted_at = self._restarted_at.pop(location, None)
+        if restarted_at is not None:
+            return ComingBack(
+                way=SESSION, noticed_seconds=None, process_at_ms=int(restarted_at * 1000), query_at_ms=None
+            )
         return ComingBack(
             way=self._way,
             noticed_seconds=self._noticed_seconds,
@@ -680,13 +731,6 @@ class Supervisor:
     def _tell(self, event: events.Event) -> None:
         with self._tell_lock:
             self._tell_listener(event)
-
-
-def _find_pause(seconds: float, *, is_awaited: bool) -> float:
-    """How long until the next look at what is looked at so often while its news is awaited."""
-    if is_awaited:
-        return seconds
-    return max(seconds, _CALM_POLL_SECONDS)
 
 
 def _has_committed_more(before: LogProgress, now: LogProgress) -> bool:

@@ -29,6 +29,7 @@ from lastgood.supervise.class_archives import ClassArchives
 from lastgood.supervise.events import Event, Noticed
 from lastgood.supervise.in_session import QueryStart, SessionAgents
 from lastgood.supervise.rebuilding import CommandApplication, Rebuilder
+from lastgood.supervise.session_restarts import BesideCare, SessionRestarts
 from lastgood.supervise.standby import Standbys
 from lastgood.values import JsonValue, make_form
 
@@ -41,7 +42,8 @@ class Prepared(JsonValue):
 
     json = make_form(
         "pipeline=pipeline.name command=_command python=launch.python java=_java checkpoints=_checkpoints log "
-        "agent=agent.parent ledger standby=pipeline.standby class_archive=pipeline.class_archive",
+        "agent=agent.parent ledger standby=pipeline.standby class_archive=pipeline.class_archive "
+        "restart_in_session=pipeline.restart_in_session",
         texts="python log agent ledger",
     )
     """What `run --check` shows."""
@@ -131,6 +133,20 @@ class Prepared(JsonValue):
             return None
         return ClassArchives(self.launch, name=self.pipeline.name, tell=tell)
 
+    def make_restarts(
+        self, agents: Agents | None, care: BesideCare | None, tell: Callable[[Event], None]
+    ) -> SessionRestarts | None:
+        """What has queries that have failed started again in a driver that goes on; None where none are to be.
+
+        Args:
+            agents: In the drivers.
+            care: Judges the queries.
+            tell: Gets each event.
+        """
+        if agents is None or care is None or not self.pipeline.restart_in_session:
+            return None
+        return SessionRestarts(agents, care, tell, show_data=self.pipeline.policy.show_data)
+
     def make_agents(self, on_checkpoint: Callable[[Location], None]) -> Agents | None:
         """What reads what the agent tells; None where there is none.
 
@@ -187,6 +203,7 @@ def prepare_here(
     """
     location = parse_location(query.checkpoint)
     own = replace(pipeline, command=(), queries=(query,), env={}, standby=False, class_archive=False)
+    own = replace(own, restart_in_session=False)
     # A driver_check would take this process for a driver that is alive.
     own = replace(own, is_configured=False, driver_check=())
     folder, log = name_agent_folder(own.stem), own.log
@@ -249,6 +266,23 @@ def _require_standby(pipeline: Pipeline, env: Mapping[str, str], *, agent: bool)
     else:
         return
     raise UsageError("no second driver can stand by", subject=pipeline.name, found=found, expected=expected)
+
+
+def _require_restartable(pipeline: Pipeline, env: Mapping[str, str], *, agent: bool, repairs: bool) -> None:
+    """See that a query could be started again in its driver, as far as the command tells."""
+    if not agent:
+        found = "--no-agent"
+        expected = "the agent, which starts it"
+    elif not repairs:
+        found = "--restart-only"
+        expected = "that the query may be looked at before it is started"
+    elif (elsewhere := _find_driver_elsewhere(pipeline, env)) is not None:
+        found, expected = elsewhere
+    else:
+        return
+    raise UsageError(
+        "no query can be started again in its driver", subject=pipeline.name, found=found, expected=expected
+    )
 
 
 def _require_archivable(pipeline: Pipeline, env: Mapping[str, str], launch: Launch) -> None:

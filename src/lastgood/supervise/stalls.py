@@ -45,6 +45,10 @@ class Stalls:
         now = self._clock()
         self._moved_at = dict.fromkeys(self._seen, now)
 
+    def restart(self, checkpoint: str) -> None:
+        """A query begins anew: how long it has stood still does not count."""
+        self._moved_at[checkpoint] = self._clock()
+
     def note(self, checkpoint: str, progress: LogProgress) -> None:
         """A query was looked at."""
         if self._seen.get(checkpoint) != progress or checkpoint not in self._moved_at:

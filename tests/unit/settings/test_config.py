@@ -32,6 +32,7 @@ mirror_state_every = "1h"
 standby    = true
 standby_memory = "1500 MB"
 class_archive = true
+restart_in_session = true
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
 
@@ -83,7 +84,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert pipeline.max_downtime_ms == 3 * 86_400_000
     assert pipeline.mirror_state_seconds == 3600
     assert (pipeline.standby, pipeline.standby_memory) == (True, 1_500_000_000)
-    assert pipeline.class_archive
+    assert (pipeline.class_archive, pipeline.restart_in_session) == (True, True)
     assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
     assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)

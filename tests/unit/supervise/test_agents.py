@@ -284,3 +284,67 @@ def test_what_checkpoints_keep_is_put_where_the_guard_looks(tmp_path: Path) -> N
     assert [each["checkpoint"] for each in told] == ["/chk/a", "/chk/b"]
     assert (folder / KEPT_FILE).stat().st_mode & 0o077 == 0
     assert [each.name for each in folder.iterdir()] == [KEPT_FILE]
+
+
+class Dead:
+    """A query that has failed in a driver that goes on, as its agent tells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 0.0
+        self.folder = folder
+        self.agents = Agents(folder, named={"file:/chk/a": "/chk/a"}, clock=lambda: self.now)
+        self.agents.begin()
+
+    def tell(self, *, is_awaited: bool) -> None:
+        (self.folder / "run.ended.json").write_text(json.dumps({"is_awaited": is_awaited}))
+
+    def record(self, checkpoint: str | None = "file:/chk/a") -> None:
+        ended = Terminated(recorded_at_ms=1, query_id="0", run_id="run", checkpoint=checkpoint, failure=FAILURE)
+        write(self.folder, 1, ended)
+
+
+def test_one_that_is_waited_for_is_decided_on_as_soon_as_its_failure_is_known(tmp_path: Path) -> None:
+    dead = Dead(tmp_path)
+    dead.tell(is_awaited=True)
+    assert dead.agents.list_dead() == []
+    dead.record()
+    (found,) = dead.agents.list_dead()
+    assert (found.checkpoint, found.failure) == ("/chk/a", FAILURE)
+    dead.agents.answer(found, is_to_start=True)
+    assert (tmp_path / "run.answer").read_text() == "start"
+    assert dead.agents.list_dead() == []
+
+
+def test_one_whose_failure_nobody_tells_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    dead = Dead(tmp_path)
+    dead.tell(is_awaited=True)
+    assert dead.agents.list_dead() == []
+    dead.now = 5
+    assert [each.failure for each in dead.agents.list_dead()] == [None]
+
+
+def test_one_that_nobody_waits_for_is_left_to_the_application_for_a_while(tmp_path: Path) -> None:
+    dead = Dead(tmp_path)
+    dead.tell(is_awaited=False)
+    dead.record()
+    assert dead.agents.list_dead() == []
+    dead.now = 15
+    assert [each.failure for each in dead.agents.list_dead()] == [FAILURE]
+    beat(tmp_path, 1, "file:/chk/a")  # it was started again: another run of the same query
+    assert [each.failure for each in dead.agents.list_dead()] == [None]
+
+
+def test_what_an_earlier_run_of_the_command_has_told_is_over(tmp_path: Path) -> None:
+    dead = Dead(tmp_path)
+    dead.tell(is_awaited=True)
+    dead.record()
+    dead.agents.begin()
+    assert dead.agents.list_dead() == []
+
+
+def test_a_file_that_tells_nothing_is_as_one_that_nobody_waits_for(tmp_path: Path) -> None:
+    dead = Dead(tmp_path)
+    dead.record()
+    for content in ("", "[]", '{"is_awaited": "yes"}'):
+        (tmp_path / "run.ended.json").write_text(content)
+        assert dead.agents.list_dead() == []

@@ -15,6 +15,7 @@ from .driver import Heartbeat
 from .files import RecordFileWriter
 from .guarding import CodeGuard
 from .queries import Queries
+from .restarts import VARIABLE, Restarts
 from .sessions import Attachment, detach, identify_session, is_connect, make_attachment
 from .standby import list_own
 from .starts import Start
@@ -42,6 +43,10 @@ class Agent:
         self._has_unheld = False
         self._writer = Writer(RecordFileWriter(folder))
         self._queries = Queries(self._writer)
+        self._restarts: Restarts | None = None
+        if os.environ.get(VARIABLE):
+            self._restarts = Restarts(folder, self._writer.report)
+            self._queries.on_failure = self._restarts.note_failure
         self._guard = CodeGuard(folder)
         self._heartbeat = Heartbeat(folder, self._facts)
         self._is_of_process = is_of_process
@@ -54,12 +59,16 @@ class Agent:
         """Listen to the session, from before its first query on; see that the query goes with its checkpoint."""
         self._attachment(start.session)
         self._guard.check(start)
+        if self._restarts is not None and not is_connect(start.session):
+            self._restarts.note_properties(start)
 
     def after_start(self, start: Start, query: Any) -> None:
         """Have the query looked at where nothing else tells of it."""
         self._attachment(start.session).add(query, start.checkpoint)
         self._held.add(str(query.runId))
         self._note_unheld(start.session)
+        if self._restarts is not None and not is_connect(start.session):
+            self._restarts.note_start(start, query)
         self._heartbeat.beat_now()
 
     def start_failed(self, start: Start, error: Exception) -> None:

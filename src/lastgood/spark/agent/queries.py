@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from . import events
@@ -48,6 +48,8 @@ class Queries:
     def __init__(self, writer: Writer) -> None:
         """Give the records to `writer`."""
         self.writer = writer
+        self.on_failure: Callable[[str], None] = lambda _: None
+        """Gets the id of each run that has failed, at once."""
         self._lock = threading.Lock()
         self._running: dict[str, Query] = {}
         self._ended: deque[str] = deque(maxlen=_ENDED_MAX)
@@ -87,6 +89,8 @@ class Queries:
         if query is not None:
             ended = query
             self.writer.put(lambda: [self._terminated(ended, message, condition, at_ms)], _EVENT_BYTES)
+            if message is not None:
+                self.on_failure(run_id)
             return
         failure = None
         if message is not None:

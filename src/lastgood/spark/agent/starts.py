@@ -53,14 +53,19 @@ class NotToStartError(Exception):
 class Start:
     """One start of a query, as the application asks for it."""
 
-    def __init__(self, writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take a DataStreamWriter and what its `start` or `toTable` was called with."""
+    def __init__(
+        self, writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], again: Callable[[], Any] = lambda: None
+    ) -> None:
+        """Take a DataStreamWriter, what its `start` or `toTable` was called with, and what does the same once more."""
         named = {**dict(zip(_POSITIONS, args[1:])), **kwargs}  # noqa: B905 - Python 3.9 has no strict
         told = {**vars(writer).get(_OPTIONS, {}), **{key: value for key, value in named.items() if value is not None}}
         self.writer = writer
         self._options = {key.lower(): value for key, value in told.items() if key not in _NO_OPTIONS}
         self.session = get_session(writer)
         self.query_name: str | None = told.get(_NAME)
+        self.again = again
+        self.properties: Any = None
+        """What its thread had set for its jobs, as Java's Properties; None if nobody has asked."""
 
     @property
     def checkpoint(self) -> str | None:
@@ -152,7 +157,7 @@ def _wrap_start(method: Callable[..., Any]) -> Callable[..., Any]:
             gate(get_session(writer), writer, find_path(writer, args, kwargs))
         observers = list(_observers)
         try:
-            begun = Start(writer, args, kwargs)
+            begun = Start(writer, args, kwargs, functools.partial(start, writer, *args, **kwargs))
         except Exception:  # noqa: BLE001 - a writer that is none: Spark will say so
             return method(writer, *args, **kwargs)
         try:
