@@ -53,6 +53,8 @@ _VARIABLES = frozenset({"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TM
 CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
 """What class archives are made by."""
 _WORK = "work"
+_TAKE_DOUBLED_PARTS = (17, 25)
+"""Versions of Java that take an archive where a jar is twice on the class path, as Spark 4 has one; 21 does not."""
 _LAST = ("sh", "-c", 'echo 1000 2>/dev/null > /proc/self/oom_score_adj; exec nice -n 19 "$@"', "sh")
 """Before a command: where time or memory is short it is the first to go without."""
 _CONF = {
@@ -225,7 +227,16 @@ class ClassArchives:
         relative = java.find_relative_part()
         if relative is not None:
             return f"the class path has a part that is relative to a folder ({relative})"
-        return None
+        return self._find_hindrance_of_version(java)
+
+    def _find_hindrance_of_version(self, java: DriverJava) -> str | None:
+        """Why this Java takes none of such a driver; None: it does."""
+        if self._launch.java is None or self._launch.java.version in _TAKE_DOUBLED_PARTS:
+            return None
+        doubled = java.find_doubled_part()
+        if doubled is None:
+            return None
+        return f"Java {self._launch.java.version} takes none where a jar is twice on the class path, as {doubled} is"
 
     def _read(self, process: psutil.Process) -> DriverJava | None:
         java = read_driver_java(process)

@@ -73,6 +73,15 @@ class DriverJava(JsonValue):
         """The first part of the class path that is meant from the working folder; None: there is none."""
         return next(itertools.filterfalse(os.path.isabs, self.list_parts()), None)
 
+    def find_doubled_part(self) -> str | None:
+        """The first part of the class path that stands there twice; None: there is none."""
+        seen: set[str] = set()
+        for part in self.list_parts():
+            if part in seen:
+                return part
+            seen.add(part)
+        return None
+
     def find_full_folder(self) -> str | None:
         """The first folder on the class path in which there is anything; None: there is none."""
         return next(filter(_is_full_folder, self.list_parts()), None)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from lastgood.process.driver import Interpreter, Launch
+from lastgood.process.java import Java
 from lastgood.supervise import class_archives
 from lastgood.supervise.class_archives import ClassArchives
 from lastgood.supervise.driver_java import MAIN
@@ -67,10 +68,10 @@ class Kept:
         self.java.chmod(0o755)
         os.utime(self.java, (1, 1))
 
-    def start(self) -> ClassArchives:
+    def start(self, version: int = 17) -> ClassArchives:
         """`run` begins."""
-        python = Interpreter(Path("/python"), (3, 11), "4.2.0")
-        launch = Launch(("python", "orders.py"), {"PATH": os.environ["PATH"], "PASSWORD": "secret"}, python, None)
+        python, java = Interpreter(Path("/python"), (3, 11), "4.2.0"), Java(self.folder, version)
+        launch = Launch(("python", "orders.py"), {"PATH": os.environ["PATH"], "PASSWORD": "secret"}, python, java)
         archives = ClassArchives(launch, name="orders", tell=self.events.append, folder=self.folder / "cache")
         archives.begin({})
         return archives
@@ -159,6 +160,16 @@ def test_files_beside_the_jars_mean_that_there_is_none(kept: Kept) -> None:
     assert kept.noticed == ["CLASS_ARCHIVE_IMPOSSIBLE"]
     assert str(kept.folder / "conf") in kept.events[0].to_json()["sentence"]
     assert not kept.made
+
+
+@pytest.mark.parametrize(("version", "condition"), [(17, "MADE"), (21, "IMPOSSIBLE"), (25, "MADE")])
+def test_not_every_java_takes_one_where_a_jar_is_twice_on_the_class_path(
+    version: int, condition: str, kept: Kept
+) -> None:
+    kept.archives = kept.start(version)
+    kept.driver.class_path = f"{kept.jar}{os.pathsep}{kept.driver.class_path}"
+    kept.wait(f"CLASS_ARCHIVE_{condition}")
+    assert kept.noticed == [f"CLASS_ARCHIVE_{condition}"]
 
 
 @pytest.mark.parametrize(
