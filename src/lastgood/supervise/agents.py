@@ -44,7 +44,7 @@ _LEFT_SECONDS = 15.0
 _RESTART_SECONDS = QUIET_SECONDS + 30.0
 """How long a query that is started again in its driver may take to run."""
 _LEAVE = "leave"
-_RECORD_SECONDS = 5.0
+_RECORD_SECONDS = 15.0
 """How long after the end of a query its record may come."""
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""

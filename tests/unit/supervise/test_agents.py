@@ -319,7 +319,7 @@ def test_one_whose_failure_nobody_tells_is_not_waited_for_for_ever(tmp_path: Pat
     dead = Dead(tmp_path)
     dead.tell(is_awaited=True)
     assert dead.agents.list_dead() == []
-    dead.now = 5
+    dead.now = 15
     assert [each.failure for each in dead.agents.list_dead()] == [None]
 
 
