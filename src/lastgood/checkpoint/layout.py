@@ -247,12 +247,16 @@ def parse_batch(path: str, log: str) -> int | None:
     return parse_folder_number(name)
 
 
+def _may_be_batch(name: str) -> bool:
+    return not name.startswith(".")  # half of a log are checksums
+
+
 def find_newest_batch(names: Iterable[str]) -> int | None:
     """The newest batch that Spark sees in a log in which files of these names lie; None if it sees none.
 
     It sees a batch in `007` as well, and none in a number that is no long.
     """
-    logs = (parse_log_name(name) for name in names if not name.startswith("."))  # half of a log are checksums
+    logs = map(parse_log_name, filter(_may_be_batch, names))
     return max((log.batch_id for log in logs if log is not None and log.batch_id >= 0), default=None)
 
 

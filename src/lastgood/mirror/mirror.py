@@ -223,14 +223,14 @@ class MirrorWriter:
         return [path for path, _ in found]
 
     def _list_folders(self, sources: Location) -> _Listing:
-        entries = self._storage.scan(sources, facts=False) or ()
-        return tuple((f"{SOURCES}/{each.name}", _NO_FACTS) for each in entries if each.is_folder)
+        folders = filter(_is_folder, self._storage.scan(sources, facts=False) or ())
+        return tuple((f"{SOURCES}/{each.name}", _NO_FACTS) for each in folders)
 
     def _list(self, folder: Location) -> _Listing:
         below = folder.path[len(self._checkpoint.path) :].strip("/")
-        entries = self._storage.scan(folder) or ()
-        files = ((f"{below}/{each.name}", each) for each in entries if _may_be_of_log(each))
-        return tuple((path, _Facts.of(entry)) for path, entry in files if is_copied(path))
+        entries = filter(_may_be_of_log, self._storage.scan(folder) or ())
+        files = {f"{below}/{each.name}": each for each in entries}
+        return tuple((path, _Facts.of(files[path])) for path in filter(is_copied, files))
 
     def _copy(self, wanted: Mapping[str, _Facts]) -> list[Copy]:
         seen_ms = self._now_ms()
@@ -277,6 +277,10 @@ class _Facts(NamedTuple):
 _NO_FACTS = _Facts(None, None)
 _Listing: TypeAlias = tuple[tuple[str, _Facts], ...]
 """Path and facts of each file of a folder."""
+
+
+def _is_folder(entry: Entry) -> bool:
+    return entry.is_folder
 
 
 def _may_be_of_log(entry: Entry) -> bool:

@@ -212,9 +212,7 @@ class Agents:
 
     def _list_undecided(self) -> list[str]:
         names = self._names()
-        answered = {name.removesuffix(ANSWER_SUFFIX) for name in names if name.endswith(ANSWER_SUFFIX)}
-        told = {name.removesuffix(ENDED_SUFFIX) for name in names if name.endswith(ENDED_SUFFIX)}
-        return sorted(told - answered)
+        return sorted(_list_stems(names, ENDED_SUFFIX) - _list_stems(names, ANSWER_SUFFIX))
 
     def _list_restarting(self) -> set[str | None]:
         """Queries that are about to be started again in their driver: they need not run yet."""
@@ -368,6 +366,11 @@ class Agents:
         if not begin:
             return content
         return content.partition(b"\n")[2]
+
+
+def _list_stems(names: Sequence[str], suffix: str) -> set[str]:
+    """What stands before a suffix, of the names that have it."""
+    return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
 
 def _has_queries(driver: Driver) -> bool:

@@ -477,7 +477,8 @@ class Supervisor:
             self._restarts.leave_all()
             return
         for location, failed_at in self._restarts.answer(self._look_if_watched, is_stopped=self._stop.is_set).items():
-            self._restarted_at[location], self._failed[location] = time.time(), failed_at
+            self._restarted_at[location] = time.time()
+            self._failed[location] = failed_at
             self._at_start[location] = self._seen[location]
             self._stalls.restart(location)
 

@@ -97,7 +97,8 @@ def ask_kafka(  # noqa: PLR0913 - what to ask, whom, and how: all by name
     if dead is not None:
         return KafkaFacts(bootstrap, asked_at_ms, facts, unknown=dead)
     places = [(name, number) for name, topic in facts.items() for number in topic.partitions]
-    asked_configs = cluster.ask_configs([name for name, topic in facts.items() if topic.partitions])
+    with_partitions = [name for name, topic in facts.items() if topic.partitions]
+    asked_configs = cluster.ask_configs(with_partitions)
     offsets = cluster.offsets(places, times_ms)
     configs = cluster.take_configs(asked_configs)
     facts = {name: _complete_topic(name, topic, offsets.limits, configs.get(name)) for name, topic in facts.items()}

@@ -7,6 +7,7 @@ lastgood has said that it does not start the query here. What it holds of the qu
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import threading
@@ -63,6 +64,10 @@ class _Run:
 
     def has_failed(self) -> bool:
         return not self.is_active() and bool(self.java.exception().isDefined())
+
+    def is_of_interest(self) -> bool:
+        """Whether anybody may still wait for it, or be told of its failure."""
+        return self.is_active() or self.has_failed()
 
     def is_left(self) -> bool:
         """Whether it was decided that it is not started here."""
@@ -194,15 +199,17 @@ class Restarts:
         return settled
 
     def _list_failed(self, wait: _Wait) -> list[_Run]:
-        runs = (run for run in self._list_of(wait.manager) if not run.is_forgotten and run.run_id not in wait.left)
-        return list(filter(_Run.has_failed, runs))
+        runs = itertools.filterfalse(lambda run: run.is_forgotten, self._list_of(wait.manager))
+        untold = (run for run in runs if run.run_id not in wait.left)
+        return list(filter(_Run.has_failed, untold))
 
     def _has_stopped(self, wait: _Wait) -> bool:
         """Whether one of those that went on was ended by somebody, or has nothing more to do."""
         runs = {run.run_id: run for run in self._list_of(wait.manager)}
         if not wait.active <= runs.keys():  # such are not kept
             return True
-        ended = (runs[run_id] for run_id in wait.active if not runs[run_id].is_active())
+        before = [runs[run_id] for run_id in wait.active]
+        ended = itertools.filterfalse(_Run.is_active, before)
         return not all(map(_Run.has_failed, ended))
 
     def _list_of(self, manager: Any) -> list[_Run]:
@@ -221,9 +228,8 @@ class Restarts:
             if run.start.writer is new.start.writer and run.query_id != new.query_id:
                 run.is_shared = new.is_shared = True
         older = [run for run in runs if run.query_id == new.query_id]
-        others = (run for run in runs if run.query_id != new.query_id)
-        going = [run for run in others if run.is_active() or run.has_failed()]
-        return [*going, *older[1 - _RUNS_OF_A_QUERY :]]
+        others = [run for run in runs if run.query_id != new.query_id]
+        return [*filter(_Run.is_of_interest, others), *older[1 - _RUNS_OF_A_QUERY :]]
 
     def _await(self, run: _Run, seconds: float | None) -> Any:
         attempt = self._begin(run, is_awaited=True)
@@ -233,8 +239,8 @@ class Restarts:
 
     def _begin(self, run: _Run, *, is_awaited: bool) -> _Attempt:
         with self._lock:
-            attempt, is_new = run.attempt or _Attempt(), run.attempt is None
-            run.attempt = attempt
+            is_new = run.attempt is None
+            attempt = run.attempt = run.attempt or _Attempt()
         if attempt.is_over.is_set():
             return attempt
         try:

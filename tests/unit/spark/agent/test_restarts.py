@@ -192,6 +192,11 @@ class Waiting:
         self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive()
 
+    def require_told(self) -> None:
+        """It is over, by the failure of the query."""
+        self.join()
+        assert isinstance(self.raised, Failed)
+
     @property
     def goes_on(self) -> bool:
         self._thread.join(0.2)
@@ -230,8 +235,7 @@ def test_one_that_is_left_fails_where_it_was_waited_for(driver: Driver) -> None:
     waiting = Waiting(query.awaitTermination)
     driver.manager.runs[0].end(has_failed=True)
     driver.answer("a0", "leave")
-    waiting.join()
-    assert isinstance(waiting.raised, Failed)
+    waiting.require_told()
     assert driver.starts == 1
 
 
@@ -316,8 +320,7 @@ def test_one_that_the_application_has_stopped_is_not_started(driver: Driver) -> 
     wait((driver.folder / "a0.ended.json").exists)
     driver.restarts.note_stop("a0")
     driver.answer("a0", "start")
-    waiting.join()
-    assert isinstance(waiting.raised, Failed)
+    waiting.require_told()
     assert driver.starts == 1
 
 
@@ -328,8 +331,7 @@ def test_one_that_the_application_has_started_again_is_not_started(driver: Drive
     wait((driver.folder / "a0.ended.json").exists)
     driver.start("a")
     driver.answer("a0", "start")
-    waiting.join()
-    assert isinstance(waiting.raised, Failed)
+    waiting.require_told()
     assert driver.starts == 2
 
 
@@ -340,8 +342,7 @@ def test_one_whose_writer_has_started_another_is_not_started(driver: Driver) -> 
     waiting = Waiting(query.awaitTermination)
     driver.manager.runs[0].end(has_failed=True)
     driver.answer("a0", "start")
-    waiting.join()
-    assert isinstance(waiting.raised, Failed)
+    waiting.require_told()
     assert driver.starts == 2
 
 
@@ -351,8 +352,7 @@ def test_one_whose_writer_names_another_checkpoint_by_now_is_not_started(driver:
     waiting = Waiting(query.awaitTermination)
     driver.manager.runs[0].end(has_failed=True)
     driver.answer("a0", "start")
-    waiting.join()
-    assert isinstance(waiting.raised, Failed)
+    waiting.require_told()
     assert driver.starts == 1
 
 
