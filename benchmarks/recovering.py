@@ -134,6 +134,7 @@ def mirror(checkpoint: Path) -> None:
         location, storage=storage, folder=locate_mirror(location), target=storage, writer="b", now_ms=lambda: 1
     )
     writer.look()
+    writer.settle()  # as `run` does with so many
 
 
 def fill(broker: KafkaBroker) -> None:

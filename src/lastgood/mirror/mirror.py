@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch
@@ -49,9 +49,11 @@ FILE_BYTES_MAX = 256 * 1024 * 1024
 """Larger files are not log files of a query."""
 _FILES_AHEAD = 16
 _AHEAD_BYTES_MAX = 8 * 1024 * 1024
+"""A longer file is read when it is its turn: its length costs nothing to whoever has made it."""
 _HOLES_TIMES_MAX = 1000
 """A disk that packs what it holds makes it a few hundred times smaller at most."""
-"""A longer file is read when it is its turn: its length costs nothing to whoever has made it."""
+_TAILS_BYTES_MAX = 1024 * 1024
+_TAILS_MAX = 256
 _AT_ONCE_BYTES = 64 * 1024 * 1024
 """Of log files that are copied together, but for one that is longer."""
 SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
@@ -330,13 +332,56 @@ def read_mirror(
     """
     seen = _Seen()
     for name, raw in _read_mirror_files(storage, folder, days, from_ms):
-        if name.endswith(".gz"):
-            pieces = decompress_whole_lines(raw, str(folder / name))
+        if not name.endswith(".gz"):
+            pieces = _drop_before(since, cut_into_pieces(raw))
+        elif since:
+            pieces = _TAILS.unpack(raw, since, str(folder / name))
         else:
-            pieces = cut_into_pieces(raw)
-        if since:
-            pieces = (b"\n".join(drop_batches_before(piece.split(b"\n"), since)) for piece in pieces)
+            pieces = decompress_whole_lines(raw, str(folder / name))
         yield from filter(seen.add, decode_pieces(pieces))
+
+
+def _drop_before(since: int, pieces: Iterable[bytes]) -> Iterable[bytes]:
+    if not since:
+        return pieces
+    return (b"\n".join(drop_batches_before(piece.split(b"\n"), since)) for piece in pieces)
+
+
+class _Tails:
+    """Unpacks what stands of the newest batches in packed files, and keeps it where it is little.
+
+    A recovery reads the mirror each time it looks whether all is as it was planned: before, in between, and at the end.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[bytes, int], bytes] = {}
+        """By the digest of the whole file, and the first batch."""
+        self._bytes_left = _TAILS_BYTES_MAX
+
+    def unpack(self, raw: bytes, since: int, subject: str) -> Iterator[bytes]:
+        key = blake2b(raw).digest(), since
+        kept = self._kept.get(key)
+        if kept is not None:
+            yield kept
+            return
+        held: list[bytes] = []
+        size = 0
+        for piece in _drop_before(since, decompress_whole_lines(raw, subject)):
+            yield piece
+            size += len(piece)
+            if size <= _TAILS_BYTES_MAX:
+                held.append(piece)
+        if size <= _TAILS_BYTES_MAX:
+            self._keep(key, b"".join(held))
+
+    def _keep(self, key: tuple[bytes, int], tail: bytes) -> None:
+        if len(self._kept) >= _TAILS_MAX or len(tail) > self._bytes_left:
+            self._kept, self._bytes_left = {}, _TAILS_BYTES_MAX
+        self._kept[key] = tail
+        self._bytes_left -= len(tail)
+
+
+_TAILS: Final = _Tails()
 
 
 class _Seen:

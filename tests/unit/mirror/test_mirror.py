@@ -150,6 +150,22 @@ def test_older_batches_are_left_out_if_nobody_wants_them(checkpoint: Path, write
         look.settle()
 
 
+def test_what_a_packed_file_holds_of_the_newest_batches_is_told_again_and_as_it_is_by_now(
+    checkpoint: Path, writer: Look
+) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    folder = locate_mirror(parse_location(str(checkpoint)))
+    for since in (4, 4, 5, 4):
+        query.run(6)
+        look.look()
+        look.settle()
+        for _ in range(2):
+            found = {copy.path for copy in read_mirror(LocalStorage(), folder, since=since)}
+            assert {f"offsets/{n}" for n in range(query.planned + 1)} & found == {
+                f"offsets/{n}" for n in range(since, query.planned + 1)
+            }
+
+
 def test_a_batch_that_is_planned_again_keeps_both_versions(checkpoint: Path, writer: Look) -> None:
     query, look = CheckpointBuilder(checkpoint), writer()
     query.run(2)
