@@ -43,6 +43,7 @@ from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Ended, Event, Noticed, Repaired, StandingBy, Started
 from lastgood.supervise.loop import Supervisor
+from lastgood.supervise.session_restarts import LEAST_SECONDS
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 
 BATCHES = 10_000
@@ -50,6 +51,8 @@ KEPT = 100
 """Batches that Spark leaves in its logs."""
 RESTARTS = 20
 KILLS = 7
+BESIDE = "beside"
+"""In session, under `run`, while another query of the driver goes on."""
 BUDGET_SECONDS = 0.25
 BUDGET_RATIO = 1.05
 BUDGET_ARCHIVE = 0.8
@@ -87,6 +90,21 @@ while True:
         fails.unlink()
         kept.query._jsq.streamingQuery().queryExecutionThread().interrupt()
     time.sleep(0.005)
+"""
+STAYS = """
+import pathlib, threading, time
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
+writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1] + "-other")
+other, query = writer.trigger(processingTime="1 second").start(), start()
+fails = pathlib.Path(sys.argv[1] + "-fails")
+def look():
+    while True:
+        if fails.exists():
+            fails.unlink()
+            query._jsq.streamingQuery().queryExecutionThread().interrupt()
+        time.sleep(0.005)
+threading.Thread(target=look, daemon=True).start()
+spark.streams.awaitAnyTermination()
 """
 
 
@@ -232,6 +250,7 @@ class Supervised:
             policy=POLICY,
             standby=way == STANDBY,
             class_archive=way == ARCHIVE,
+            restart_in_session=way == BESIDE,
         )
         prepared = replace(prepare(pipeline), log=folder.with_suffix(".log"))
         (self.watch,) = prepared.watches.values()
@@ -324,37 +343,51 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
 
 
 def in_session(folder: Path, name: str, app: str, jars: list[Path], *more: str) -> list[Figure]:
-    """The query of a session fails; the same application is restarted by hand, in turns."""
+    """The query of a session fails, alone or beside another; the same application is restarted by hand, in turns."""
     spark, java = find_default_spark(), find_java(os.environ)
     folder.mkdir(parents=True)
     env = {
-        **os.environ,
         "PYSPARK_PYTHON": str(spark.python),
         "SPARK_HOME": str(spark.home),
         "JAVA_HOME": str(java.home),
     }
-    runs: dict[str, ByHand] = {}
-    for way, end in {"hand": WAITS, SESSION: KEEPS}.items():
+
+    def command(way: str, end: str) -> list[str]:
         file = folder / f"{way}.py"
         file.write_text(app + end)
-        arguments = [str(folder / way), *more]
-        runs[way] = ByHand(submit_command(file, arguments, environment=spark, conf=make_small_conf(jars)), env)
-    watches = {way: LogWatch(parse_location(str(folder / way))) for way in runs}
-    fails = {"hand": runs["hand"].restart, SESSION: (folder / f"{SESSION}-fails").touch}
-    times: dict[str, list[float]] = {way: [] for way in runs}
+        return submit_command(file, [str(folder / way), *more], environment=spark, conf=make_small_conf(jars))
+
+    runs = {
+        "hand": ByHand(command("hand", WAITS), {**os.environ, **env}),
+        SESSION: ByHand(command(SESSION, KEEPS), {**os.environ, **env}),
+    }
+    beside = Supervised(folder / BESIDE, command(BESIDE, STAYS), env, way=BESIDE)
+    watches = {way: LogWatch(parse_location(str(folder / way))) for way in (*runs, BESIDE)}
+    fails = {way: (folder / f"{way}-fails").touch for way in watches} | {"hand": runs["hand"].restart}
+    times: dict[str, list[float]] = {way: [] for way in watches}
     try:
-        for way in [*runs] * KILLS:
+        for way in [*watches] * KILLS:
+            if way == BESIDE:  # one that fails again at once ends its driver
+                time.sleep(LEAST_SECONDS)
             await_batches(watches[way])
-            with stopped([psutil.Process(run.pid) for other, run in runs.items() if other != way]):
+            others = [psutil.Process(run.pid) for other, run in runs.items() if other != way]
+            if way != BESIDE:
+                others += beside.guards
+            with stopped(others):
                 times[way].append(back(watches[way], fails[way]))
             print(f"{name}, {way}: {times[way][-1]:.2f} s", file=sys.stderr)
     finally:
         for run in runs.values():
             run.kill()
+        beside.stop()
     medians = {way: statistics.median(seconds) for way, seconds in times.items()}
     return [
         Figure(f"{name}: failure to first new batch, in session", medians[SESSION], "s"),
         Figure(f"{name}: in session / by hand", medians[SESSION] / medians["hand"], "ratio", BUDGET_SESSION),
+        Figure(f"{name}: failure to first new batch, in session beside another", medians[BESIDE], "s"),
+        Figure(
+            f"{name}: in session beside another / by hand", medians[BESIDE] / medians["hand"], "ratio", BUDGET_SESSION
+        ),
     ]
 
 

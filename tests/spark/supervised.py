@@ -54,6 +54,15 @@ class Lines:
     def output(self) -> Path:
         return self.folder / "out"
 
+    @property
+    def source(self) -> str:
+        """What the application is told to read."""
+        return str(self.input)
+
+    @property
+    def configured(self) -> ConfiguredQuery:
+        return ConfiguredQuery(name=self.name, checkpoint=str(self.checkpoint), sink=f"file:{self.output}")
+
     def put(self, files: int = 4) -> None:
         """Some new files of ten lines each."""
         for _ in range(files):
@@ -103,12 +112,14 @@ class Running:
         app: Path = APP,
         spark: SparkEnvironment | None = None,
         more: Sequence[str] = (),
+        lines: type[Lines] = Lines,
+        jars: Sequence[Path] = (),
     ) -> None:
         """Two ways to call it: with Spark's own `spark-submit`, or with a Python that is named.
 
         With `class_archive` its settings stand on the command line, since files beside the jars allow none.
         """
-        self.queries = tuple(Lines(folder / name) for name in names)
+        self.queries = tuple(lines(folder / name) for name in names)
         self.events: list[Event] = []
         self.failed: LastgoodError | None = None
         self.at_rest: list[dict[str, dict[str, bytes]]] = []
@@ -117,11 +128,11 @@ class Running:
         environment = spark or find_default_spark()
         arguments = [
             *more,
-            *(str(each) for query in self.queries for each in (query.input, query.checkpoint, query.output)),
+            *(str(each) for query in self.queries for each in (query.source, query.checkpoint, query.output)),
         ]
         conf = folder / "conf"
         conf.mkdir()
-        settings = make_small_conf() if class_archive else make_quick_conf(environment, find_java(os.environ))
+        settings = make_small_conf() if class_archive else make_quick_conf(environment, find_java(os.environ), jars)
         if not class_archive:
             (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
         words = submit_command(app, arguments, environment=environment, conf=settings if class_archive else {})
@@ -130,10 +141,7 @@ class Running:
         pipeline = Pipeline(
             name=folder.name,
             command=tuple(command),
-            queries=tuple(
-                ConfiguredQuery(name=query.name, checkpoint=str(query.checkpoint), sink=f"file:{query.output}")
-                for query in self.queries
-            ),
+            queries=tuple(query.configured for query in self.queries),
             env={
                 "PYSPARK_PYTHON": str(environment.python),
                 "SPARK_HOME": str(environment.home),

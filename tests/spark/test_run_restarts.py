@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Iterator
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
 from spark.supervised import Lines, Running
 
+from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SPARK_VERSIONS, provide_spark
 from lastgood.process.java import Java
+from lastgood.settings.config import ConfiguredQuery
 from lastgood.supervise.events import Ended, PromiseChecked, QueryRestarted, Recovered, Repaired, Started
 from lastgood.supervise.session_restarts import LEAST_SECONDS
 
@@ -21,12 +30,61 @@ FIRST, SECOND = "first", "second"
 
 
 @contextmanager
-def run(folder: Path, how: str, version: str | None = None) -> Iterator[Running]:
+def run(folder: Path, how: str, version: str | None = None, what: str = "lines", **more: Any) -> Iterator[Running]:
     spark = None if version is None else provide_spark(version, progress=lambda _: None)
-    with Running(folder, FIRST, SECOND, app=APP, more=[how], restart_in_session=True, spark=spark) as running:
+    running = Running(folder, FIRST, SECOND, app=APP, more=[how, what], restart_in_session=True, spark=spark, **more)
+    with running:
         put(running)
         running.await_lines()
         yield running
+
+
+class Rows(Lines):
+    """A query that writes a Delta table, of lines or of how often each has come."""
+
+    @property
+    def configured(self) -> ConfiguredQuery:
+        return replace(super().configured, sink=f"delta:{self.output}")
+
+    def shown(self) -> Counter[str]:
+        if not (self.output / "_delta_log" / "00000000000000000000.json").exists():
+            return Counter()
+        rows = DeltaTable(str(self.output)).to_pyarrow_table().to_pylist()
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[row["value"]] += row.get("count", 1)
+        return counts
+
+
+class RowsOfFunction(Rows):
+    """The function of foreachBatch gives a mark of its own."""
+
+    @property
+    def configured(self) -> ConfiguredQuery:
+        return replace(super().configured, txn_app_id=str(self.checkpoint))
+
+
+class Records(Rows):
+    """A query that reads a topic."""
+
+    broker: KafkaBroker
+
+    @property
+    def source(self) -> str:
+        return f"{self.broker.bootstrap}/{self.topic}"
+
+    @functools.cached_property
+    def topic(self) -> str:
+        topic = f"{self.name}-{uuid.uuid4()}"
+        self.broker.create_topic(topic, partitions=2)
+        return topic
+
+    def put(self, files: int = 4) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
+        for number in range(self.count, self.count + 10 * files):
+            producer.produce(self.topic, str(number).encode())
+        producer.flush()
+        self.count += 10 * files
 
 
 def put(running: Running) -> None:
@@ -83,6 +141,30 @@ def test_so_it_is_however_the_application_waits(how: str, java: Java, tmp_path: 
         time.sleep(LEAST_SECONDS)
         require_back(running, first, fail(running, first))
     assert [find_ways(each) for each in (first, second)] == [["session"], ["session"]]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [("table", Rows), ("counts", Rows), ("rocksdb", Rows), ("function", RowsOfFunction), ("topic", Records)],
+)
+def test_so_it_is_whatever_it_reads_keeps_and_writes(
+    what: str,
+    kind: type[Lines],
+    java: Java,
+    spark_jars: Sequence[Path],
+    broker: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert java is not None
+    monkeypatch.setattr(Records, "broker", broker, raising=False)
+    with run(tmp_path, "wait_for_any", what=what, lines=kind, jars=spark_jars) as running:
+        for query in running.queries:
+            require_back(running, query, fail(running, query))
+        time.sleep(LEAST_SECONDS)
+        require_back(running, query, fail(running, query))
+    assert [find_ways(each) for each in running.queries] == [["session"], ["session", "session"]]
 
 
 @pytest.mark.proof
