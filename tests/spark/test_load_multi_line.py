@@ -48,7 +48,7 @@ def make_record(chance: random.Random, options: dict[str, str]) -> str:
     return separator.join(values)
 
 
-def require_same_rows(sparks: Sparks, folder: Path, seed: str, mode: ParseMode) -> None:
+def require_same_rows(sparks: Sparks, folder: Path, seed: str, mode: ParseMode, way: str = "file") -> None:
     chance = random.Random(seed)
     options = {
         "multiLine": "true",
@@ -71,7 +71,7 @@ def require_same_rows(sparks: Sparks, folder: Path, seed: str, mode: ParseMode) 
         size += len(content)
     asked: dict[str, Any] = {"form": "csv", "schema": schema, "options": options, "infers": False}
     chunk = chance.choice([1 << 30, size // 7])
-    told, found = compare_load(sparks, folder, files, mode, chunk, **asked)
+    told, found = compare_load(sparks, folder, files, mode, chunk, way=way, **asked)
     assert (told["error"], found["error"]) == (None, None), seed
     differing = sorted(set(found["loaded"]) ^ set(found["expected"]))
     assert found["loaded"] == found["expected"], (seed, options, schema, differing[:6])
@@ -80,10 +80,11 @@ def require_same_rows(sparks: Sparks, folder: Path, seed: str, mode: ParseMode) 
 @pytest.mark.proof
 @pytest.mark.parametrize("mode", [ParseMode.PERMISSIVE, ParseMode.DROPMALFORMED])
 @pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("way", ["file", "Spark 4.3"])
 def test_records_over_lines_are_read_as_spark_reads_them(
-    sparks: Sparks, tmp_path: Path, number: int, mode: ParseMode
+    sparks: Sparks, tmp_path: Path, way: str, number: int, mode: ParseMode
 ) -> None:
-    require_same_rows(sparks, tmp_path, f"over lines {SEED} {number} {mode}", mode)
+    require_same_rows(sparks, tmp_path, f"over lines {SEED} {number} {mode}", mode, way)
 
 
 def test_several_tasks_read_each_record_once(sparks: Sparks, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conformance.sparks import Sparks
-from spark.test_load_equality import APP, SINKS, compare_load
+from spark.test_load_equality import APP, WAYS, compare_load
 
 from lastgood.errors import UsageError
 from lastgood.load.specification import ParseMode
@@ -81,10 +81,10 @@ def make_table(rows: int, names: list[str], chance: random.Random, name_column: 
 
 
 def require_same_rows(
-    sparks: Sparks, folder: Path, files: list[Path], chunk: int, zone: str = "UTC", sink: str = "file"
+    sparks: Sparks, folder: Path, files: list[Path], chunk: int, zone: str = "UTC", way: str = "file"
 ) -> None:
     asked: dict[str, Any] = {"form": "parquet", "schema": None, "options": {}, "infers": False}
-    told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, zone, sink, **asked)
+    told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, zone, way, **asked)
     assert (told["error"], found["error"]) == (None, None)
     assert found["loaded"] == found["expected"], sorted(set(found["loaded"]) ^ set(found["expected"]))[:6]
 
@@ -111,24 +111,25 @@ def write_random_files(folder: Path, chance: random.Random, names: list[str]) ->
 @pytest.mark.proof
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("way", ["file", "Spark 4.3"])
 def test_rows_of_arrows_files_are_those_of_sparks_reader(
-    sparks: Sparks, tmp_path: Path, number: int, zone: str
+    sparks: Sparks, tmp_path: Path, way: str, number: int, zone: str
 ) -> None:
     chance = random.Random(f"parquet {SEED} {number} {zone}")
     files = write_random_files(tmp_path, chance, chance.sample(sorted(VALUES), 8))
-    require_same_rows(sparks, tmp_path, files, chance.choice([20_000, 1 << 30]), zone)
+    require_same_rows(sparks, tmp_path, files, chance.choice([20_000, 1 << 30]), zone, way)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("way", WAYS)
 def test_values_of_each_type_are_those_of_sparks_reader(
-    sparks: Sparks, tmp_path: Path, sink: str, name: str, zone: str
+    sparks: Sparks, tmp_path: Path, way: str, name: str, zone: str
 ) -> None:
-    table = make_table(50, [name], random.Random(SEED), "a {}.`" if sink == "file" else "a{}")
+    table = make_table(50, [name], random.Random(SEED), "a {}.`" if way != "delta" else "a{}")
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=20)
-    require_same_rows(sparks, tmp_path, [tmp_path / "a.parquet"], 1, zone, sink)
+    require_same_rows(sparks, tmp_path, [tmp_path / "a.parquet"], 1, zone, way)
 
 
 def test_so_are_some_of_them(sparks: Sparks, tmp_path: Path) -> None:
@@ -147,10 +148,13 @@ WRITTEN = """
 @pytest.mark.proof
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_rows_of_sparks_files_are_those_of_its_reader(sparks: Sparks, tmp_path: Path, kind: str, zone: str) -> None:
+@pytest.mark.parametrize("way", ["file", "Spark 4.3"])
+def test_rows_of_sparks_files_are_those_of_its_reader(
+    sparks: Sparks, tmp_path: Path, way: str, kind: str, zone: str
+) -> None:
     conf = {"spark.sql.parquet.outputTimestampType": kind, "spark.sql.session.timeZone": zone}
     files = write_with_spark(sparks, tmp_path, conf)
-    require_same_rows(sparks, tmp_path, files, 1 << 30, zone)
+    require_same_rows(sparks, tmp_path, files, 1 << 30, zone, way)
 
 
 @pytest.mark.proof

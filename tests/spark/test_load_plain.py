@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conformance.sparks import Sparks
-from spark.test_load_equality import SINKS, compare_load
+from spark.test_load_equality import WAYS, compare_load
 
 from lastgood.load.specification import ParseMode
 
@@ -113,21 +113,21 @@ def write_file(file: Path, kinds: list[str], separator: str, chance: random.Rand
 
 
 def require_same_rows(
-    sparks: Sparks, folder: Path, seed: str, zone: str, odd: float, mode: ParseMode, sink: str = "file"
+    sparks: Sparks, folder: Path, seed: str, zone: str, odd: float, mode: ParseMode, way: str = "file"
 ) -> None:
     chance = random.Random(seed)
     kinds = chance.sample(sorted(PLAIN), chance.randint(2, 7))
     separator = chance.choice(SEPARATORS)
     file = folder / "records.csv"
     write_file(file, kinds, separator, chance, odd)
-    name = "a {}" if sink == "file" else "a{}"
+    name = "a {}" if way != "delta" else "a{}"
     schema = ", ".join(f"`{name.format(at)}` {kind}" for at, kind in enumerate(kinds))
     if chance.random() < 0.5:
         schema += ", _corrupt_record string"
     options = {} if separator == "," and chance.random() < 0.5 else {chance.choice(["sep", "delimiter"]): separator}
     chunk = chance.choice([1 << 30, file.stat().st_size // 3])
     asked: dict[str, Any] = {"form": "csv", "schema": schema, "options": options, "infers": False}
-    told, found = compare_load(sparks, folder, [file], mode, chunk, zone, sink, **asked)
+    told, found = compare_load(sparks, folder, [file], mode, chunk, zone, way, **asked)
     assert (told["error"], found["error"]) == (None, None), (seed, schema)
     differing = set(found["loaded"]) ^ set(found["expected"])
     assert found["loaded"] == found["expected"], (seed, schema, separator, sorted(differing)[:6])
@@ -137,21 +137,21 @@ def require_same_rows(
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("mode", [ParseMode.PERMISSIVE, ParseMode.DROPMALFORMED])
 @pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("way", WAYS)
 def test_nearly_plain_records_are_read_as_spark_reads_them(
-    sparks: Sparks, tmp_path: Path, sink: str, number: int, mode: ParseMode, zone: str
+    sparks: Sparks, tmp_path: Path, way: str, number: int, mode: ParseMode, zone: str
 ) -> None:
-    require_same_rows(sparks, tmp_path, f"{SEED} {number} {mode} {zone}", zone, 0.05, mode, sink)
+    require_same_rows(sparks, tmp_path, f"{SEED} {number} {mode} {zone}", zone, 0.05, mode, way)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("number", range(3))
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("way", WAYS)
 def test_plain_records_are_read_as_spark_reads_them(
-    sparks: Sparks, tmp_path: Path, sink: str, number: int, zone: str
+    sparks: Sparks, tmp_path: Path, way: str, number: int, zone: str
 ) -> None:
-    require_same_rows(sparks, tmp_path, f"{SEED} {number} {zone}", zone, 0, ParseMode.FAILFAST, sink)
+    require_same_rows(sparks, tmp_path, f"{SEED} {number} {zone}", zone, 0, ParseMode.FAILFAST, way)
 
 
 def test_so_are_some_of_them(sparks: Sparks, tmp_path: Path) -> None:

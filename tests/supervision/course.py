@@ -28,7 +28,7 @@ from lastgood.journal.incidents import list_incidents, read_incident
 from lastgood.settings.policy import ACCEPTABLE, Policy
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.supervise.care import PersonNeededError
-from lastgood.supervise.events import Called, Committed, Ended, PromiseChecked, Repaired, Started
+from lastgood.supervise.events import Called, Committed, Ended, PromiseChecked, Repaired, StandingBy, Started
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 _LIMITS = (200, 500, 1000)
@@ -57,9 +57,11 @@ class _GoneTopic:
 class Course:
     """One script on one stage. `said` grows with every plan that costs something."""
 
-    def __init__(self, stage: DemoStage, seed: int) -> None:
-        """Draw what the policy allows; nothing is started."""
+    def __init__(self, stage: DemoStage, seed: int, *, standby: bool = False) -> None:
+        """Draw what the policy allows; nothing is started. With `standby` another driver waits, warm, beside each."""
         self.stage = stage
+        self.standby = standby
+        self._has_standby = False
         self.chance = random.Random(seed)
         self.accept = tuple(each for each in ACCEPTABLE if self.chance.random() < 0.5)
         self.lost: Counter[Place] = Counter()
@@ -80,16 +82,31 @@ class Course:
         self.go_on()
         names = self.chance.sample(sorted(FAILURES), steps)
         for name in names:
+            if self.standby and not self._has_standby:
+                self._begin_standby()
             self.told.append(name)
             FAILURES[name](self)
             self.go_on()
         self.stage.settle()
 
-    def start(self) -> None:
+    def start(self, *, standby: bool = False) -> None:
         """Start `lastgood run`."""
         self._mark = self.stage.application.start(
-            Policy(accept=self.accept, backoff_seconds=0.2), limit=self.chance.choice(_LIMITS)
+            Policy(accept=self.accept, backoff_seconds=0.2), limit=self.chance.choice(_LIMITS), standby=standby
         )
+        self._has_standby = standby
+
+    def _begin_standby(self) -> None:
+        """Have another driver wait from now on: a run whose first start may need a repair has to ask for drivers."""
+        self.stage.settle()
+        self.stop()
+        self.start(standby=True)
+        self.go_on()
+        self._await_standby()
+
+    def _await_standby(self) -> None:
+        application = self.stage.application
+        application.await_event(StandingBy, 0, after=application.events(Started)[-1].at)
 
     def stop(self) -> None:
         """End the run; what it was inside of may stay planned."""
@@ -132,6 +149,10 @@ class Course:
         topics = (bisect.bisect_left(last, int(each.rpartition("-")[2])) for each in rows["id"])
         return Counter(zip(topics, rows["partition"], rows["offset"], strict=True))
 
+    def count_ways(self) -> Counter[str]:
+        """How often the query was started in which way."""
+        return Counter(each.way for each in self.stage.application.events(Started))
+
     def require_as_said(self) -> None:
         """See that every record is there once, but for exactly what was said.
 
@@ -165,6 +186,7 @@ class Course:
         self._mark = application.start(
             Policy(accept=ACCEPTABLE, backoff_seconds=0.2), limit=self.chance.choice(_LIMITS)
         )
+        self._has_standby = False
 
     def _write_down(self) -> None:
         """Note down what was said of each repair; the history of one is written beside what the run goes on with."""
@@ -248,22 +270,20 @@ class Course:
 
     def metadata_gone(self) -> None:
         """`metadata` is not there: without it the query would get another id."""
-        self.stop()
-        (self.stage.checkpoint / "metadata").unlink()
-        self.start()
+        self._while_no_driver_works((self.stage.checkpoint / "metadata").unlink)
 
     def checksum_left_over(self) -> None:
         """A `.crc` of the next plan is left over, which fits no file."""
-        self.stop()
-        newest = max(int(each.name) for each in (self.stage.checkpoint / "offsets").iterdir() if each.name.isdecimal())
-        (self.stage.checkpoint / f"offsets/.{newest + 1}.crc").write_bytes(b"crc\0\0\0\2\0abcd")
-        self.start()
+
+        def leave() -> None:
+            plans = (int(each.name) for each in (self.stage.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+            (self.stage.checkpoint / f"offsets/.{max(plans) + 1}.crc").write_bytes(b"crc\0\0\0\2\0abcd")
+
+        self._while_no_driver_works(leave)
 
     def checkpoint_deleted(self) -> None:
         """There is no checkpoint any more, but its mirror."""
-        self.stop()
-        shutil.rmtree(self.stage.checkpoint)
-        self.start()
+        self._while_no_driver_works(lambda: shutil.rmtree(self.stage.checkpoint))
 
     def checkpoint_and_mirror_deleted(self) -> None:
         """No log is left; the table alone knows."""
@@ -406,13 +426,26 @@ class Course:
         assert done.returncode == 73, done.stdout + done.stderr
 
     def _damage(self, log: str, damage: Callable[[Path], object]) -> None:
-        self.stop()
-        folder = self.stage.checkpoint / log
-        newest = max((each for each in folder.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
-        with contextlib.suppress(FileNotFoundError):
-            (folder / f".{newest.name}.crc").unlink()
-        damage(newest)
-        self.start()
+        def damage_newest() -> None:
+            folder = self.stage.checkpoint / log
+            newest = max((each for each in folder.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
+            with contextlib.suppress(FileNotFoundError):
+                (folder / f".{newest.name}.crc").unlink()
+            damage(newest)
+
+        self._while_no_driver_works(damage_newest)
+
+    def _while_no_driver_works(self, do: Callable[[], object]) -> None:
+        """Do something to the checkpoint of a run that is stopped, or of a driver at rest for which a standby waits."""
+        if not self._has_standby or self.chance.random() < 0.3:
+            self.stop()
+            do()
+            self.start()
+            return
+        self.stage.settle()
+        self._await_standby()
+        do()
+        self.stage.application.kill()
 
 
 FAILURES: dict[str, Callable[[Course], None]] = {

@@ -30,3 +30,15 @@ def test_every_record_is_accounted_for_whatever_happens(tmp_path: Path, seed: in
         course.play(STEPS)
         course.require_as_said()
         require_verified(course)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", seeds(10))
+def test_so_is_every_one_where_a_standby_waits(tmp_path: Path, seed: int) -> None:
+    with open_stage(tmp_path) as stage:
+        course = Course(stage, seed, standby=True)
+        course.play(STEPS)
+        print(course.told, dict(course.count_ways()))
+        course.require_as_said()
+        require_verified(course)

@@ -114,6 +114,8 @@ class Application:
             raise DemoFailedError("the application runs already", expected="a stop before the next start")
         self.limit(limit)
         pipeline = replace(self._prepared.pipeline, policy=policy or Policy(), standby=standby)
+        if standby:  # its driver_check would take the one that waits for a driver that is alive
+            pipeline = replace(pipeline, driver_check=())
         mark = self.mark
         run = _Run(Future())
         run.code = self._pool.submit(self._supervise, replace(self._prepared, pipeline=pipeline), run)
