@@ -291,6 +291,7 @@ def test_last_of_several_names_those_that_may_be_meant(call: Call) -> None:
     ("words", "code", "condition"),
     [
         (("last",), 2, "USAGE"),
+        (("./chk",), 2, "USAGE"),
         ((ID,), 56, "RECOVERY_UNKNOWN"),
         ((ID, "--checkpoint", "chk"), 56, "RECOVERY_UNKNOWN"),
         (("last", "--checkpoint", "chk"), 56, "RECOVERY_UNKNOWN"),
