@@ -229,16 +229,28 @@ def pack_copies(copies: Iterable[Copy]) -> Iterator[Copy]:
 
 
 def _pack_block(block: list[Copy], lately: deque[tuple[_Block, bytes]]) -> Iterator[Copy]:
-    contents = [copy.content for copy in block if not is_small(copy)]
-    if not contents:
+    texts = [_find_text(copy) for copy in block if not is_small(copy)]
+    if not texts:
         yield from block
         return
-    packed, numbers = _Block(contents, lately), itertools.count()
+    packed, numbers = _Block(texts, lately), itertools.count()
     for copy in block:
         if is_small(copy):
             yield copy
         else:
-            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, packed, next(numbers))
+            yield _pack(copy, packed, next(numbers))
+
+
+def _pack(copy: Copy, block: _Block, at: int) -> Copy:
+    fields = copy.query_id, copy.path, copy.seen_ms, copy.modified_ms
+    if isinstance(copy, PlainCopy):
+        return _PackedPlainCopy(*fields, shared=copy.words[1], block=block, at=at)
+    return _PackedCopy(*fields, block, at)
+
+
+def _find_text(copy: Copy) -> bytes:
+    """What is packed of a copy."""
+    return copy.words[0] if isinstance(copy, PlainCopy) else copy.content
 
 
 def is_small(copy: Copy) -> bool:
@@ -307,6 +319,36 @@ class _PackedCopy(Copy):
 
     def __hash__(self) -> int:
         return hash(list_fields(self))
+
+
+class _PackedPlainCopy(PlainCopy):
+    """A plain copy whose text stands in a block."""
+
+    __slots__ = ("_at", "_block")
+    _at: int
+    _block: _Block | None
+
+    def __init__(  # noqa: PLR0913 - the fields of a copy, and where its text stands
+        self,
+        query_id: str | None,
+        path: str,
+        seen_ms: int,
+        modified_ms: int | None,
+        content: bytes = b"",
+        shared: bytes | None = None,
+        *,
+        block: _Block | None = None,
+        at: int = 0,
+    ) -> None:
+        super().__init__(query_id, path, seen_ms, modified_ms, content, shared)
+        object.__setattr__(self, "_block", block)
+        object.__setattr__(self, "_at", at)
+
+    @property
+    def words(self) -> tuple[bytes, bytes | None]:
+        if self._block is None:
+            return super().words
+        return self._block.content(self._at), self._shared
 
 
 def _encode_line(copy: Copy) -> bytes:

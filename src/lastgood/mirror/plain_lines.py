@@ -57,19 +57,21 @@ class PlainCopy(Copy):
     @property
     def content(self) -> bytes:
         """The bytes of the file, made anew each time."""
-        if self._shared is None:
-            return self._held
-        return _unescape(self._held).replace(_MARK, self._shared)
+        held, shared = self.words
+        if shared is None:
+            return held
+        return _unescape(held).replace(_MARK, shared)
 
     @property
     def is_short(self) -> bool:
         """Whether it takes so little that it need not be packed."""
-        return self._shared is not None and len(self._held) <= SHORT_BYTES_MAX
+        held, shared = self.words
+        return shared is not None and len(held) <= SHORT_BYTES_MAX
 
     @property
     def is_empty(self) -> bool:
         """Whether the file was empty."""
-        return not self._held
+        return not self.words[0]
 
     @property
     def words(self) -> tuple[bytes, bytes | None]:

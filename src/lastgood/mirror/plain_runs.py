@@ -101,7 +101,7 @@ class _Plans:
 
     def take_apart(self, copy: Copy | None) -> _Plan | None:
         """The parts of a plan; None if it is not plain."""
-        if not isinstance(copy, PlainCopy) or not copy.is_short:
+        if not isinstance(copy, PlainCopy):
             return None
         held, shared = copy.words
         parts = _NUMBERS.split(held)

@@ -185,12 +185,8 @@ def _find_place(recovery: str, options: EvidenceOptions, config: Config) -> Targ
         if recovery in (*list_incidents(storage, location), *list_recoveries(storage, location)):
             return Target(str(location), config=config)
     if "/" in recovery:  # no id has one: where it was has been named instead
-        raise UsageError(
-            "this is no id of an incident or of a recovery",
-            found=recovery,
-            expected="an id, or last, and the location after --checkpoint",
-            next=Asked(recovery, options.words()).command("report", LAST),
-        )
+        last = Asked(recovery, options.words()).command("report", LAST)
+        raise UsageError("this is no id of an incident", found=recovery, expected="an id, or last", next=last)
     raise RecoveryUnknownError(
         f"this machine does not remember {recovery}, nor does a checkpoint of its configuration",
         expected="--checkpoint TARGET",
