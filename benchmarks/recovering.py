@@ -86,7 +86,8 @@ import lastgood.spark
 kept = lastgood.spark.keep_running(start, sys.argv[1], first_start=True, tell=lambda event: None)
 fails = pathlib.Path(sys.argv[1] + "-fails")
 while True:
-    if fails.exists():
+    # Between two batches: where state of one that is not committed was written, a person is called.
+    if fails.exists() and not kept.query.status["isTriggerActive"]:
         fails.unlink()
         kept.query._jsq.streamingQuery().queryExecutionThread().interrupt()
     time.sleep(0.005)
@@ -99,7 +100,7 @@ other, query = writer.trigger(processingTime="1 second").start(), start()
 fails = pathlib.Path(sys.argv[1] + "-fails")
 def look():
     while True:
-        if fails.exists():
+        if fails.exists() and not query.status["isTriggerActive"]:
             fails.unlink()
             query._jsq.streamingQuery().queryExecutionThread().interrupt()
         time.sleep(0.005)

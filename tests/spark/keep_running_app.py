@@ -51,13 +51,16 @@ class Query:
                 raise ValueError("it does not go on")
             return value
 
-        checked = functions.udf(check, "string", useArrow=False)("value").alias("value")
-        rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.input)).select(checked)
+        rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.input))
+        if self.told["sink"] != "checked":
+            rows = rows.select(functions.udf(check, "string", useArrow=False)("value").alias("value"))
         if self.told["sink"] == "file":
             writer = rows.writeStream.format("text")
         else:
-            tens = rows.groupBy((functions.col("value").cast("long") % 10).alias("digit"))
-            writer = tens.count().writeStream.format("delta").outputMode("complete")
+            tens = rows.groupBy((functions.col("value").cast("long") % 10).alias("digit")).count()
+            if self.told["sink"] == "checked":
+                tens = tens.select(functions.udf(check, "long", useArrow=False)("digit").alias("digit"), "count")
+            writer = tens.writeStream.format("delta").outputMode("complete")
         return writer.option("checkpointLocation", str(self.checkpoint)).start(str(self.table))
 
     def find_lines(self):
@@ -126,18 +129,18 @@ def live(spark, told):
 
 
 def leave_to_person(spark, told):
-    """A query that keeps state fails, and what its checkpoint then needs is no plain restart."""
+    """A query that keeps state fails, before or behind that, and more is needed than a plain restart."""
     import lastgood.spark
     from lastgood.errors import LastgoodError
     from lastgood.supervise.events import Ended
 
-    query = Query(spark, {**told, "sink": "delta"})
+    query = Query(spark, told)
     query.put()
     kept = lastgood.spark.keep_running(
         query.start,
         str(query.checkpoint),
         sink=f"delta:{query.table}",
-        tell=lambda event: damage(query) if isinstance(event, Ended) else None,
+        tell=lambda event: damage(query) if told["damage"] and isinstance(event, Ended) else None,
     )
     wait(lambda: query.find_lines() == query.wanted)
     query.fails.touch()

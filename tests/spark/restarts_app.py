@@ -56,6 +56,13 @@ def write_counts(checked, *_):
     return checked.groupBy("value").count().writeStream.format("delta").outputMode("complete")
 
 
+def write_checked_counts(checked, lines, checkpoint, output, check):
+    """It fails behind its state: that of the batch that is not committed is written."""
+    counts = lines.groupBy("value").count()
+    value = functions.udf(check, "string", useArrow=False)("value").alias("value")
+    return counts.select(value, "count").writeStream.format("delta").outputMode("complete")
+
+
 def write_by_function(checked, lines, checkpoint, output, check):
     """It fails behind its write: the table has what the batch that is not committed holds."""
 
@@ -73,6 +80,7 @@ READERS = {
     "table": read_files,
     "counts": read_files,
     "rocksdb": read_files,
+    "checked counts": read_files,
     "function": read_files,
     "topic": read_topic,
 }
@@ -81,6 +89,7 @@ WRITERS = {
     "table": write_table,
     "counts": write_counts,
     "rocksdb": write_counts,
+    "checked counts": write_checked_counts,
     "function": write_by_function,
     "topic": write_counts,
 }

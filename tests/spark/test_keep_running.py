@@ -65,9 +65,19 @@ def test_a_query_with_state_is_back_as_well(sparks: Sparks, tmp_path: Path) -> N
 
 def test_what_is_broken_of_one_with_state_is_left_to_a_person(sparks: Sparks, tmp_path: Path) -> None:
     """The session may still hold state of the run before, and write it down beside what a repair makes."""
-    error = sparks.of("4.2.0").call(APP, "leave_to_person", folder=str(tmp_path))
+    told = {"folder": str(tmp_path), "sink": "delta", "damage": True}
+    error = sparks.of("4.2.0").call(APP, "leave_to_person", **told)
     assert error["condition"] == "PERSON_NEEDED"
     assert "end this session" in error["effect"]
+
+
+def test_so_is_one_that_has_written_state_of_a_batch_that_is_not_committed(sparks: Sparks, tmp_path: Path) -> None:
+    """Executors may write a snapshot of that down later, beside what the next run makes of the batch."""
+    told = {"folder": str(tmp_path), "sink": "checked", "damage": False}
+    error = sparks.of("4.2.0").call(APP, "leave_to_person", **told)
+    assert error["condition"] == "QUERY_NOT_ENDED"
+    assert "which is not committed" in error["found"]
+    assert error["next"].startswith("end the session")
 
 
 def test_what_is_broken_is_repaired_before_it_is_started_again(sparks: Sparks, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SPARK_VERSIONS, provide_spark
 from lastgood.process.java import Java
 from lastgood.settings.config import ConfiguredQuery
-from lastgood.supervise.events import Ended, PromiseChecked, QueryRestarted, Recovered, Repaired, Started
+from lastgood.supervise.events import Ended, Noticed, PromiseChecked, QueryRestarted, Recovered, Repaired, Started
 from lastgood.supervise.session_restarts import LEAST_SECONDS
 
 APP = Path(__file__).with_name("restarts_app.py")
@@ -208,6 +208,23 @@ def test_one_that_needs_a_repair_is_left_to_a_start_of_the_command(java: Java, t
         running.await_lines()
         assert all(each.shown() == each.exactly for each in running.queries)
         assert not any(isinstance(each, QueryRestarted) for each in running.events[seen:])
+
+
+@pytest.mark.proof
+def test_one_that_has_written_state_of_its_batch_is_left_to_a_start_of_the_command(
+    java: Java, spark_jars: Sequence[Path], tmp_path: Path
+) -> None:
+    """Executors may write a snapshot of that state down, beside what the next run makes of the batch."""
+    assert java is not None
+    with run(tmp_path, "wait_for_any", what="checked counts", lines=Rows, jars=spark_jars) as running:
+        second = running.queries[1]
+        seen = fail(running, second)
+        running.await_event(Ended, seen)
+        put(running)
+        running.await_lines()
+        assert all(each.shown() == each.exactly for each in running.queries)
+        assert not any(isinstance(each, QueryRestarted) for each in running.events[seen:])
+        assert any("not committed" in each.sentence for each in running.events[seen:] if isinstance(each, Noticed))
 
 
 @pytest.mark.proof

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lastgood.spark.agent import starts, tasks
+from lastgood.spark.agent import left_state, starts, tasks
 from lastgood.spark.agent.agent import Agent
 from lastgood.spark.agent.fit import KEPT_FILE
 from lastgood.spark.agent.sessions import is_connect
@@ -141,3 +141,10 @@ def is_stopped(query: Any) -> bool:
 def has_active_tasks(query: Any) -> bool:
     """Whether a task or a job of a query still runs somewhere, though its thread has ended."""
     return tasks.has_active_tasks(query._jsq, str(query.id))  # noqa: SLF001 - Python's knows of no jobs
+
+
+def find_unsettled(query: Any) -> str | None:
+    """Why a next run of a query whose run has ended would not be alone with its state; None: it would be."""
+    from pyspark import SparkContext  # noqa: PLC0415 - loaded only by whoever asks for it
+
+    return left_state.find_unsettled(SparkContext._jvm, query._jsq)  # noqa: SLF001 - Python's has no way to files

@@ -18,7 +18,7 @@ from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.frozen import dataclass
 from lastgood.process.child import CommandEnd
 from lastgood.records.record import Record
-from lastgood.spark.session_agent import SessionAgent, has_active_tasks, is_running, is_stopped
+from lastgood.spark.session_agent import SessionAgent, find_unsettled, has_active_tasks, is_running, is_stopped
 from lastgood.storage.reading import Location, open_storage
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.loop import Watch
@@ -61,8 +61,10 @@ class QueryStart:
 
         Raises:
             UsageError: `start` has started no query of the checkpoint in a classic session.
-            QueryNotEndedError: `start` has failed and left one that does not end.
+            QueryNotEndedError: `start` has failed and left one that does not end, or the run before has left state that
+                may still be written.
         """
+        self._require_settled()
         started_at = time.time()
         self.agent.begin()
         error = None
@@ -78,10 +80,29 @@ class QueryStart:
             run.fail(error)
         return run, run.output
 
-    def keep_locks(self) -> None:
-        """Hold the checkpoint as long as this process lives: something of the query may go on in it."""
+    def give_up(self, found: str) -> QueryNotEndedError:
+        """That something of a run goes on, or nobody knows: the checkpoint is held as long as this process lives."""
         for descriptor in self.holds:
             os.dup(descriptor)
+        return QueryNotEndedError(
+            "the query does not end, and nothing is changed or started beside it",
+            subject=self.checkpoint,
+            found=found,
+            expected="a query that has ended, with all its tasks",
+            effect="this process holds the checkpoint until it ends",
+            next="end the session, then start the application again",
+        )
+
+    def _require_settled(self) -> None:
+        """See that nothing which the run before has left in this Java may write beside the next one."""
+        if self.query is None:
+            return
+        try:
+            unsettled = find_unsettled(self.query)
+        except Exception as error:
+            raise self.give_up(f"its session does not answer ({error})") from error
+        if unsettled is not None:
+            raise self.give_up(unsettled)
 
     def _require_own(self) -> None:
         if not self.agent.own:
@@ -189,7 +210,7 @@ class QueryRun:
         try:
             return question()
         except Exception as error:
-            raise self._give_up(f"its session does not answer ({error})") from error
+            raise self._start.give_up(f"its session does not answer ({error})") from error
 
     def _await_quiet(self) -> None:
         """Wait until none of its tasks runs any more: what they write must not come after a repair."""
@@ -205,19 +226,8 @@ class QueryRun:
         deadline = time.monotonic() + max(self._start.grace_seconds, _QUIET_SECONDS)
         while not is_so():
             if time.monotonic() > deadline:
-                raise self._give_up(otherwise)
+                raise self._start.give_up(otherwise)
             time.sleep(_POLL_SECONDS)
-
-    def _give_up(self, found: str) -> QueryNotEndedError:
-        self._start.keep_locks()
-        return QueryNotEndedError(
-            "the query does not end, and nothing is changed or started beside it",
-            subject=self._start.checkpoint,
-            found=found,
-            expected="a query that has ended, with all its tasks",
-            effect="this process holds the checkpoint until it ends",
-            next="end the session, then start the application again",
-        )
 
 
 class EndOutput:
