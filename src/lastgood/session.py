@@ -37,7 +37,7 @@ from lastgood.storage.reading import parse_location
 from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Event, Noticed, Started
 from lastgood.supervise.held_load import hold_chunks
-from lastgood.supervise.load_driver import SPARK_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
+from lastgood.supervise.load_driver import SPARKS_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.prepared import Prepared, find_ledger, prepare_here
 
@@ -365,7 +365,7 @@ def load(
         LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
         LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
-    session = require_session(spark, SPARK_OF_LOADS)
+    session = require_session(spark, SPARKS_OF_LOADS)
     cores = session.sparkContext.defaultParallelism
     wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores, is_in_session=True)
 
@@ -422,7 +422,7 @@ def chunks(
         LoadFailedError: Spark ended with an error.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
-    session = require_session(spark, SPARK_OF_LOADS)
+    session = require_session(spark, SPARKS_OF_LOADS)
     if not _NAME.fullmatch(name):
         raise UsageError("the name is none for a job", found=name, expected="letters, digits, _ and -, 60 at most")
     if ledger is not None and not is_ledger_url(ledger):

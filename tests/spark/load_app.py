@@ -75,6 +75,7 @@ def compare(spark, told):
 
 def start(spark, told):
     """What becomes of an application that registers the source of a load, if it can, and names it."""
+    bring_libraries(spark, told["libraries"])
     try:
         from lastgood.spark.load_job import add_source
 

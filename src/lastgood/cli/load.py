@@ -190,9 +190,9 @@ def load(
     stands in LASTGOOD_JDBC_PASSWORD. With --starting-version what the versions of a Delta table added is read, from
     that one on.
 
-    Spark runs in this Python, on all cores of this machine, and has to be 4.2. On a terminal a bar shows bytes, rate
-    and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on standard
-    output.
+    Spark runs in this Python, on all cores of this machine, and has to be 4.2 or 4.3. On a terminal a bar shows bytes,
+    rate and time left; with --format json each chunk is a line of JSON on standard error, and the end is one on
+    standard output.
 
     \b
     lastgood load orders.csv --to delta:/lake/orders --schema 'id BIGINT, at TIMESTAMP' --option header=true

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import LastgoodError, UsageError
@@ -99,12 +99,12 @@ def give_chunks(
         raise fail(explain_failure(error)) from error
 
 
-def require_session(session: Any, version: str) -> Any:
+def require_session(session: Any, versions: Sequence[str]) -> Any:
     """The session that is meant, of which a load is possible.
 
     Args:
         session: One; None: the active one.
-        version: Of which its own has to be, such as `4.2`.
+        versions: Of which its own has to be one, such as `4.2`.
 
     Raises:
         UsageError: there is none, it is one of Spark Connect, or another Spark.
@@ -118,6 +118,7 @@ def require_session(session: Any, version: str) -> Any:
         raise UsageError(
             "a load needs a classic session", found="one of Spark Connect", next="lastgood load, as a command"
         )
-    if not found.version.startswith(f"{version}."):
-        raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=f"Spark {version}")
+    if not found.version.startswith(tuple(f"{each}." for each in versions)):
+        expected = f"Spark {' or '.join(versions)}"
+        raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=expected)
     return found

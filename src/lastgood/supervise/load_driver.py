@@ -28,8 +28,8 @@ from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.values import JsonValue
 
 _JOB = Path(lastgood.spark.__file__).parent / "load_main.py"
-SPARK_OF_LOADS = "4.2"
-"""The Spark of which it was shown that a load gives the rows that its own readers give; `diagnose` goes by it, too."""
+SPARKS_OF_LOADS = ("4.2", "4.3")
+"""The Sparks of which it was shown that a load gives the rows that their own readers give."""
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
@@ -196,8 +196,9 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
-    if not environment.version.startswith(f"{SPARK_OF_LOADS}."):
-        raise ExtraMissingError(extra="spark", module=f"pyspark {SPARK_OF_LOADS}", needed_for="lastgood load")
+    if not environment.version.startswith(tuple(f"{each}." for each in SPARKS_OF_LOADS)):
+        wanted = " or ".join(SPARKS_OF_LOADS)
+        raise ExtraMissingError(extra="spark", module=f"pyspark {wanted}", needed_for="lastgood load")
     jars, conf = _collect_parts(question, environment, java, say)
     log = place_log("load.log")
     refused: list[Mapping[str, str]] = []

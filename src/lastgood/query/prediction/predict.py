@@ -93,9 +93,6 @@ def _may_be_asynchronous(observed: Observation) -> bool:
     return bool(BatchIds.of((*offsets, *checkpoint.commits.ids)).gaps)
 
 
-_NOT_SHOWN = "a load goes on with Spark 4.2: of a newer one nothing was shown, and lastgood load refuses it"
-
-
 class _Start:
     """One start; each step raises what stops Spark there."""
 
@@ -130,18 +127,12 @@ class _Start:
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _find_sources(self) -> None:
-        """The application names its sources; that of a load limits its batches, as one of Python can since 4.2.
-
-        With which Spark a load goes on is that of `lastgood load`, which starts it.
-        """
+        """The application names its sources; that of a load limits its batches, as one of Python can since 4.2."""
         newest = self._checkpoint.offsets.entries.get(-1 if self._planned is None else self._planned)
-        if self._spark == SPARK_4_2 or not isinstance(newest, OffsetEntry):
+        if self._spark >= SPARK_4_2 or not isinstance(newest, OffsetEntry):
             return
         for line in newest.sources:
-            is_load = recognise_source(line.offset) is LOAD_SOURCE
-            if is_load and self._spark > SPARK_4_2:
-                self._unknowns.append(_NOT_SHOWN)
-            elif is_load:
+            if recognise_source(line.offset) is LOAD_SOURCE:
                 because = "it is that of a load, which there is since Spark 4.2"
                 stop = Stop(StartStage.START, "DATA_SOURCE_NOT_FOUND", f"source {line.source_id}", because)
                 raise StoppedError(stop)
