@@ -21,7 +21,7 @@ from lastgood.cli.timeline import open_timeline
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import is_ledger_url
 from lastgood.library import Evidence, Tell
-from lastgood.load.specification import ParseMode
+from lastgood.load.specification import LoadFormat, ParseMode
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.load_options import LoadOptions
 from lastgood.operations.load import Loaded
@@ -37,7 +37,13 @@ from lastgood.storage.reading import parse_location
 from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Event, Noticed, Started
 from lastgood.supervise.held_load import hold_chunks
-from lastgood.supervise.load_driver import SPARKS_OF_LOADS, LoadProgress, LoadQuestion, make_load_error
+from lastgood.supervise.load_driver import (
+    SPARKS_OF_DELTA_LOADS,
+    SPARKS_OF_LOADS,
+    LoadProgress,
+    LoadQuestion,
+    make_load_error,
+)
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.prepared import Prepared, find_ledger, prepare_here
 
@@ -365,12 +371,15 @@ def load(
         LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
         LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
-    session = require_session(spark, SPARKS_OF_LOADS)
+    is_into_delta = to.startswith(f"{LoadFormat.DELTA.value}:")
+    session = require_session(spark, SPARKS_OF_DELTA_LOADS if is_into_delta else SPARKS_OF_LOADS)
     cores = session.sparkContext.defaultParallelism
     wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores, is_in_session=True)
 
     def run(question: LoadQuestion, take: Callable[[Mapping[str, Any]], None], say: Callable[[str], None]) -> None:
         del say
+        if question.uses_delta:
+            require_session(session, SPARKS_OF_DELTA_LOADS)
         error = run_in_session(session, question.to_question(), take)
         if error is not None:
             raise make_load_error(error, _GOES_ON, question.spec.table)
@@ -490,8 +499,11 @@ def _take_chunks(
     with hold_chunks(files, name, parse_location(wanted.checkpoint), wanted) as held, _start_recorder(session, ledger):
         if held.is_whole:
             return
-        question = held.ask(unpack_files(held.spec, lambda _: None), wanted).to_question()
-        handed = give_chunks(session, question, name, lambda error: make_load_error(error, _GOES_ON), frame)
+        question = held.ask(unpack_files(held.spec, lambda _: None), wanted)
+        if question.uses_delta:
+            require_session(session, SPARKS_OF_DELTA_LOADS)
+        asked = question.to_question()
+        handed = give_chunks(session, asked, name, lambda error: make_load_error(error, _GOES_ON), frame)
         with closing(handed):
             for chunk in handed:
                 held.check()

@@ -37,6 +37,15 @@ def test_older_spark_has_no_such_source(sparks: Sparks, tmp_path: Path, version:
     assert refused["next"].startswith("lastgood diagnose"), refused
 
 
+def test_delta_is_refused_where_nothing_was_shown_of_it(sparks: Sparks, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("1\n2\n")
+    told = {"file": str(file), "to": f"delta:{tmp_path / 'table'}", "more": {"schema": "id INT"}}
+    error = sparks.of("4.3.0").call(SESSION_APP, "load", libraries=LIBRARIES, **told)["error"]
+    assert (error["condition"], error["found"], error["expected"]) == ("USAGE", "Spark 4.3.0", "Spark 4.2")
+    assert sorted(each.name for each in tmp_path.iterdir() if "table" in each.name) == []
+
+
 @pytest.mark.parametrize("versions", [("4.2.0", "4.3.0"), ("4.3.0", "4.2.0")])
 def test_one_spark_goes_on_where_the_other_has_ended(sparks: Sparks, tmp_path: Path, versions: tuple[str, str]) -> None:
     file, table, count = tmp_path / "in.csv", tmp_path / "table", 1000

@@ -80,15 +80,15 @@ class QueryStart:
             run.fail(error)
         return run, run.output
 
-    def give_up(self, found: str) -> QueryNotEndedError:
+    def give_up(self, found: str, sentence: str = "the query does not end") -> QueryNotEndedError:
         """That something of a run goes on, or nobody knows: the checkpoint is held as long as this process lives."""
         for descriptor in self.holds:
             os.dup(descriptor)
         return QueryNotEndedError(
-            "the query does not end, and nothing is changed or started beside it",
+            f"{sentence}, and nothing is changed or started beside it",
             subject=self.checkpoint,
             found=found,
-            expected="a query that has ended, with all its tasks",
+            expected="a query that has ended, with all its tasks, and left nothing to write",
             effect="this process holds the checkpoint until it ends",
             next="end the session, then start the application again",
         )
@@ -102,7 +102,7 @@ class QueryStart:
         except Exception as error:
             raise self.give_up(f"its session does not answer ({error})") from error
         if unsettled is not None:
-            raise self.give_up(unsettled)
+            raise self.give_up(unsettled, "what the query has left in this session may still be written")
 
     def _require_own(self) -> None:
         if not self.agent.own:

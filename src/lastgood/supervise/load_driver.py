@@ -30,6 +30,8 @@ from lastgood.values import JsonValue
 _JOB = Path(lastgood.spark.__file__).parent / "load_main.py"
 SPARKS_OF_LOADS = ("4.2", "4.3")
 """The Sparks of which it was shown that a load gives the rows that their own readers give."""
+SPARKS_OF_DELTA_LOADS = ("4.2",)
+"""Those of them for which there is a Delta."""
 _CONF = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
@@ -98,6 +100,12 @@ class LoadQuestion:
     """JVM parts of the user's, such as the driver of a database."""
     own: OwnRows | None = None
     """Its rows in the table, where they are to be compared with its files and nothing is to be loaded."""
+
+    @property
+    def uses_delta(self) -> bool:
+        """Whether a table that Spark reads or writes is one of Delta."""
+        sinks = filter(None, (self.sink, self.quarantine))
+        return LoadFormat.DELTA.value in {self.spec.form.value, *(each.format for each in sinks)}
 
     def list_places(self) -> list[Location]:
         """Where Spark itself reads or writes; our own source, which reads the other files, gets to them without it."""
@@ -243,8 +251,7 @@ def _collect_parts(
     """The JVM parts that the job needs, and the settings of its Spark."""
     jars: tuple[Path, ...] = ()
     conf = dict(_CONF)
-    formats = {question.spec.form.value, "" if question.sink is None else question.sink.format}
-    if LoadFormat.DELTA.value in formats:
+    if question.uses_delta:
         if environment.jar_set is None:
             raise UsageError(
                 "Delta is not known here for this Spark",

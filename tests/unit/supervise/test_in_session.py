@@ -26,6 +26,7 @@ class Query:
         self.is_gone = False
         self.is_stopped = False
         self.active_tasks = 0
+        self.unsettled: str | None = None
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
         self._require_there()
@@ -77,6 +78,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_session, "has_active_tasks", lambda query: bool(query.active_tasks))
     monkeypatch.setattr(in_session, "is_running", lambda query: query.isActive)
     monkeypatch.setattr(in_session, "is_stopped", lambda query: query.is_stopped)
+    monkeypatch.setattr(in_session, "find_unsettled", lambda query: query.unsettled)
     monkeypatch.setattr(in_session, "_QUIET_SECONDS", 0.2)
 
 
@@ -261,3 +263,17 @@ def test_a_function_has_to_start_the_query_that_was_named(tmp_path: Path) -> Non
         case.begin()
     assert told.value.found == "/lake/chk/others"
     assert case.agent.turns == ["begin", "end"]
+
+
+def test_nothing_is_begun_beside_state_that_may_still_be_written(tmp_path: Path) -> None:
+    query = Query()
+    case = Case(tmp_path, query)
+    run = case.begin()
+    query.fail(ValueError("it does not go on"))
+    assert run.wait() is not None
+    query.unsettled = "state of batch 7, which is not committed, was written"
+    with pytest.raises(QueryNotEndedError) as raised:
+        case.begin()
+    assert raised.value.found == query.unsettled
+    query.unsettled = None
+    case.begin()

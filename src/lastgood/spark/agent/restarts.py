@@ -52,8 +52,6 @@ class _Run:
         self.query_id, self.run_id = str(query.id), str(query.runId)
         self.manager = _identify(start.session._jvm, start.session.streams._jsqm)  # noqa: SLF001
         self.attempt: _Attempt | None = None
-        self.is_told = False
-        """Whether lastgood was asked what becomes of it."""
         self.is_awaited = False
         self.is_stopped = False
         """Whether the application has stopped it."""
@@ -247,8 +245,7 @@ class Restarts:
         if attempt.is_over.is_set():
             return attempt
         try:
-            if is_awaited:
-                self._note_awaited(run)
+            self._tell(run, is_awaited=is_awaited)
             if is_new:
                 work = functools.partial(self._bring_back, run, attempt)
                 threading.Thread(target=work, name=f"lastgood-restart-{run.run_id}", daemon=True).start()
@@ -259,9 +256,6 @@ class Restarts:
 
     def _bring_back(self, run: _Run, attempt: _Attempt) -> None:
         try:
-            self._await_quiet(run)
-            self._require_startable(run)
-            self._tell(run)
             if self._await_answer(run) == START:
                 self._start(run, attempt)
         except Exception as error:  # noqa: BLE001 - the application is told of the failure as ever
@@ -279,7 +273,11 @@ class Restarts:
 
     def _start(self, run: _Run, attempt: _Attempt) -> None:
         """Start it again as the application did, with what that thread had set for its jobs."""
-        self._require_startable(run)  # lastgood may have taken its time
+        self._await_quiet(run)
+        self._require_startable(run)
+        unsettled = find_unsettled(run.start.session._jvm, run.java)  # noqa: SLF001 - Python's has no way to files
+        if unsettled is not None:
+            raise RuntimeError(f"query {run.query_id} is not started again in its driver: {unsettled}")
         _find_context(run.start).setLocalProperties(run.start.properties)
         new = run.start.again()
         if str(new.id) != run.query_id or run.is_stopped:
@@ -305,29 +303,17 @@ class Restarts:
             raise RuntimeError(f"the application has stopped query {run.query_id}, or started it again")
         if run.is_shared or run.checkpoint is None or run.start.checkpoint != run.checkpoint:
             raise RuntimeError(f"what started query {run.query_id} would start another one now")
-        unsettled = find_unsettled(run.start.session._jvm, run.java)  # noqa: SLF001 - Python's has no way to files
-        if unsettled is not None:
-            raise RuntimeError(f"query {run.query_id} is not started again in its driver: {unsettled}")
 
-    def _note_awaited(self, run: _Run) -> None:
+    def _tell(self, run: _Run, *, is_awaited: bool) -> None:
         with self._telling:
-            if run.is_told and not run.is_awaited:
-                self._write(run, is_awaited=True)
-            run.is_awaited = True
-
-    def _tell(self, run: _Run) -> None:
-        with self._telling:
-            self._write(run, is_awaited=run.is_awaited)
-            run.is_told = True
-
-    def _write(self, run: _Run, *, is_awaited: bool) -> None:
-        told = {"query_id": run.query_id, "run_id": run.run_id, "is_awaited": is_awaited}
-        make_private(self._folder)
-        draft = self._folder / f"{run.run_id}.ended.tmp"
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE), "w") as stream:  # noqa: PTH123 - a descriptor
-            stream.write(json.dumps(told))
-        # Safe: it is what this process tells of this run, and what is told now holds instead of what was before.
-        draft.replace(self._folder / f"{run.run_id}{ENDED_SUFFIX}")
+            run.is_awaited = run.is_awaited or is_awaited
+            told = {"query_id": run.query_id, "run_id": run.run_id, "is_awaited": run.is_awaited}
+            make_private(self._folder)
+            draft = self._folder / f"{run.run_id}.ended.tmp"
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE), "w") as stream:  # noqa: PTH123 - a descriptor
+                stream.write(json.dumps(told))
+            # Safe: it is what this process tells of this run, and what is told now holds instead of what was before.
+            draft.replace(self._folder / f"{run.run_id}{ENDED_SUFFIX}")
 
 
 def hold_waits(query: Any, manager: Any, restarts: Restarts) -> None:
