@@ -372,7 +372,8 @@ def load(
         LedgerError, NoSpaceError: the ledger was not filled; everything is loaded.
     """
     is_into_delta = to.startswith(f"{LoadFormat.DELTA.value}:")
-    session = require_session(spark, SPARKS_OF_DELTA_LOADS if is_into_delta else SPARKS_OF_LOADS)
+    versions = SPARKS_OF_DELTA_LOADS if is_into_delta else SPARKS_OF_LOADS
+    session = require_session(spark, versions)
     cores = session.sparkContext.defaultParallelism
     wanted = replace(_make_options(**reading), evolves=evolve, ledger=ledger, cores=cores, is_in_session=True)
 
