@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -32,7 +33,10 @@ SIZE = int(float(os.environ.get("LASTGOOD_LOAD_BYTES", "100e6")))
 CHUNKS = 60
 WHOM = ("lastgood", "driver", "both", "worker")
 SECONDS = (5, 45)
-"""After which a load is killed: while Spark starts, or while some chunk is loaded."""
+"""After which a load on a cluster is killed: while Spark starts, or while some chunk is loaded."""
+_START_SECONDS = 8.0
+_CHUNKS_SECONDS = 4.0
+"""How long a load is let go on behind its first new chunk."""
 _ROWS_AT_ONCE = 50_000
 
 
@@ -62,6 +66,22 @@ def require_each_once(table: Path, rows: int) -> None:
     assert (len(ids), pc.count_distinct(ids).as_py(), pc.sum(ids).as_py()) == (rows, rows, rows * (rows - 1) // 2)
 
 
+def await_instant(process: subprocess.Popen[bytes], chance: random.Random, folder: Path) -> bool:
+    """Wait for the instant of a kill, while Spark starts or some chunk is loaded; whether all is loaded by then."""
+    there = len(list_plans(folder))
+    if chance.random() < 0.2:
+        seconds = chance.uniform(0, _START_SECONDS)
+    else:
+        while len(list_plans(folder)) == there and process.poll() is None:
+            time.sleep(0.05)
+        seconds = chance.uniform(0, _CHUNKS_SECONDS)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def count_begun(folder: Path) -> int:
     """Chunks that are begun and not committed."""
     begun = len(list_plans(folder)) - len(list_commits(folder))
@@ -77,13 +97,11 @@ def test_killed_again_and_again_each_record_is_there_once_and_little_is_done_twi
     while sum(killed.values()) < KILLS:
         there = len(list_commits(tmp_path))
         with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                process.wait(chance.uniform(*SECONDS))
-                break  # everything is loaded
-            except subprocess.TimeoutExpired:
-                whom = chance.choice(WHOM)
-                kill(process, whom, chance)
-                killed[whom] += 1
+            if await_instant(process, chance, tmp_path):
+                break
+            whom = chance.choice(WHOM)
+            kill(process, whom, chance)
+            killed[whom] += 1
         assert len(list_commits(tmp_path)) >= there
         again += count_begun(tmp_path)
     told = run_load(words)
