@@ -80,19 +80,24 @@ def start():
     return writer.trigger(processingTime="100 milliseconds").start(sys.argv[1] + "-table")
 """
 WAITS = "start().awaitTermination()\n"
-KEEPS = """
+# Before the next batch: where state of one that is not committed was written, no query is started again in its session.
+IS_BETWEEN = """
+def is_between(query):
+    status = query.status
+    return not status["isTriggerActive"] or status["message"].startswith("Getting offsets")
+"""
+KEEPS = f"""{IS_BETWEEN}
 import pathlib, time
 import lastgood.spark
 kept = lastgood.spark.keep_running(start, sys.argv[1], first_start=True, tell=lambda event: None)
 fails = pathlib.Path(sys.argv[1] + "-fails")
 while True:
-    # Between two batches: where state of one that is not committed was written, a person is called.
-    if fails.exists() and not kept.query.status["isTriggerActive"]:
+    if fails.exists() and is_between(kept.query):
         fails.unlink()
         kept.query._jsq.streamingQuery().queryExecutionThread().interrupt()
     time.sleep(0.005)
 """
-STAYS = """
+STAYS = f"""{IS_BETWEEN}
 import pathlib, threading, time
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
 writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1] + "-other")
@@ -100,7 +105,7 @@ other, query = writer.trigger(processingTime="1 second").start(), start()
 fails = pathlib.Path(sys.argv[1] + "-fails")
 def look():
     while True:
-        if fails.exists() and not query.status["isTriggerActive"]:
+        if fails.exists() and is_between(query):
             fails.unlink()
             query._jsq.streamingQuery().queryExecutionThread().interrupt()
         time.sleep(0.005)
