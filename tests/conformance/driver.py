@@ -232,10 +232,18 @@ def audit(_, command):
     return runpy.run_path(command["job"])["answer"](command["spec"], lambda _: None)
 
 
+def bring_libraries(spark, folders):
+    """What a script needs that the Python of this Spark has not, for its workers as well."""
+    if folders:
+        sys.path.extend(each for each in folders if each not in sys.path)
+        spark.sparkContext.environment["PYTHONPATH"] = ":".join(folders)
+
+
 def call(spark, command):
     """What a function of another script answers, in a session of its own."""
     if (beside := str(Path(command["script"]).parent)) not in sys.path:
         sys.path.append(beside)
+    bring_libraries(spark, command.get("libraries", ()))
     return runpy.run_path(command["script"])[command["call"]](spark.newSession(), command)
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import lastgood
 from lastgood.lab.spark import SparkEnvironment, submit
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
+LIBRARIES = [sysconfig.get_path("purelib"), str(Path(lastgood.__file__).parents[1])]
+"""Lastgood and what it needs, for a script that is called in a Spark whose own Python has none."""
 _DRIVER = Path(__file__).with_name("driver.py")
 _START_SECONDS = 300.0
 _ANSWER_SECONDS = 300.0
@@ -92,7 +96,7 @@ class RunningSpark:
         Args:
             script: A Python file; its function takes the session and `told`, and gives what can be told in JSON.
             name: Of the function.
-            told: What it is to do.
+            told: What it is to do; with `libraries` the Python there and its workers have those folders as well.
 
         Raises:
             DriverDiedError: as `ask`.

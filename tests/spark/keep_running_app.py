@@ -89,7 +89,6 @@ def damage(query):
 
 def live(spark, told):
     """It fails as often as asked, comes back each time, and is stopped."""
-    bring_libraries(told)
     import lastgood.spark
     from lastgood.supervise.events import Ended
 
@@ -205,8 +204,3 @@ def refuse(spark, told):
         for each in spark.streams.active:
             each.stop()
     return {"error": found, "running": running, "events": events}
-
-
-def bring_libraries(told):
-    """Of a Spark whose Python has none: lastgood and what it needs."""
-    sys.path.extend(told.get("libraries", ()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -19,7 +18,6 @@ def wait(is_so):
 
 def look(spark, told):
     """What is said of the run of a query that has failed."""
-    sys.path.extend(told["libraries"])
     from lastgood.spark.agent.left_state import find_unsettled
     from lastgood.spark.agent.tasks import has_active_tasks, is_running
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 
 def run(spark, told):
     """The job of a load, in this session; what it has told."""
-    bring_libraries(spark, told["libraries"])
     from lastgood.spark.load_job import LoadRefusedError
     from lastgood.spark.load_session import choose_job
 
@@ -75,7 +73,6 @@ def compare(spark, told):
 
 def start(spark, told):
     """What becomes of an application that registers the source of a load, if it can, and names it."""
-    bring_libraries(spark, told["libraries"])
     try:
         from lastgood.spark.load_job import add_source
 
@@ -89,9 +86,3 @@ def start(spark, told):
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         return {"registered": registered, "error": str(error)[:300]}
     return {"registered": registered, "error": None}
-
-
-def bring_libraries(spark, folders):
-    """Of a Spark whose Python has none: lastgood and what it needs, for the workers too."""
-    sys.path.extend(each for each in folders if each not in sys.path)
-    spark.sparkContext.environment["PYTHONPATH"] = ":".join(folders)

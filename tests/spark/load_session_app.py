@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 
 def load(spark, told):
-    if "libraries" in told:  # of a Spark whose Python has none, for its workers too
-        sys.path.extend(each for each in told["libraries"] if each not in sys.path)
-        spark.sparkContext.environment["PYTHONPATH"] = ":".join(told["libraries"])
     import lastgood.spark
     from lastgood.errors import LastgoodError
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.sparks import Sparks
+from conformance.sparks import LIBRARIES, Sparks
 
-import lastgood
 from lastgood.journal.incidents import Incidents
 from lastgood.settings.keys import find_keys
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
@@ -89,8 +87,7 @@ def test_what_is_broken_is_repaired_before_it_is_started_again(sparks: Sparks, t
 @pytest.mark.proof
 @pytest.mark.parametrize("version", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
 def test_on_each_spark(sparks: Sparks, tmp_path: Path, version: str) -> None:
-    libraries = [sysconfig.get_path("purelib"), str(Path(lastgood.__file__).parents[1])]
-    live(sparks.of(version), tmp_path, damage=True, libraries=libraries)
+    live(sparks.of(version), tmp_path, damage=True, libraries=LIBRARIES)
 
 
 @pytest.mark.parametrize(

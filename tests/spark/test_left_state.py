@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path
 
 import pytest
-from conformance.sparks import Sparks
+from conformance.sparks import LIBRARIES, Sparks
 
-import lastgood
 from lastgood.lab.spark import SPARK_VERSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 APP = Path(__file__).with_name("left_state_app.py")
-LIBRARIES = [sysconfig.get_path("purelib"), str(Path(lastgood.__file__).parents[1])]
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])

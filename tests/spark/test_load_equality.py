@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.sparks import Sparks
+from conformance.sparks import LIBRARIES, Sparks
 
-import lastgood
 from lastgood.load.input_files import look_at_file
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, unpack_files
@@ -23,8 +21,6 @@ from lastgood.supervise.load_driver import LoadQuestion, LoadSink
 
 pytestmark = pytest.mark.spark
 APP = Path(__file__).with_name("load_app.py")
-LIBRARIES = [sysconfig.get_path("purelib"), str(Path(lastgood.__file__).parents[1])]
-"""For a Spark whose own Python has none."""
 COLUMNS = "id bigint, at timestamp, name string, amount double, day date, price decimal(10,2), is_new boolean"
 MARKED = f"{COLUMNS}, _corrupt_record string"
 

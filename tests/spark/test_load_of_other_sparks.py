@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conformance.sparks import Sparks
-from spark.test_load_equality import APP, LIBRARIES
+from conformance.sparks import LIBRARIES, Sparks
+from spark.test_load_equality import APP
 from typed import call
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]

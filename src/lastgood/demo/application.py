@@ -114,7 +114,8 @@ class Application:
             raise DemoFailedError("the application runs already", expected="a stop before the next start")
         self.limit(limit)
         pipeline = replace(self._prepared.pipeline, policy=policy or Policy(), standby=standby)
-        if standby:  # its driver_check would take the one that waits for a driver that is alive
+        if standby:
+            # It would take the driver that waits for one that is alive.
             pipeline = replace(pipeline, driver_check=())
         mark = self.mark
         run = _Run(Future())

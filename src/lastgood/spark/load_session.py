@@ -99,6 +99,12 @@ def give_chunks(
         raise fail(explain_failure(error)) from error
 
 
+def is_of_release(version: str, releases: Sequence[str]) -> bool:
+    """Whether a version of Spark such as `4.2.0` is of one of these releases, such as `4.2`."""
+    beginnings = tuple(f"{each}." for each in releases)
+    return version.startswith(beginnings)
+
+
 def require_session(session: Any, versions: Sequence[str]) -> Any:
     """The session that is meant, of which a load is possible.
 
@@ -118,7 +124,7 @@ def require_session(session: Any, versions: Sequence[str]) -> Any:
         raise UsageError(
             "a load needs a classic session", found="one of Spark Connect", next="lastgood load, as a command"
         )
-    if not found.version.startswith(tuple(f"{each}." for each in versions)):
+    if not is_of_release(found.version, versions):
         expected = f"Spark {' or '.join(versions)}"
         raise UsageError("a load needs another Spark", found=f"Spark {found.version}", expected=expected)
     return found

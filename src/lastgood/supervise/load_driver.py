@@ -24,6 +24,7 @@ from lastgood.notes import read_json
 from lastgood.process.java import Java, find_java
 from lastgood.process.told import find_last_line, follow, place_log
 from lastgood.sinks.kind import OwnRows
+from lastgood.spark.load_session import is_of_release
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.values import JsonValue
 
@@ -204,7 +205,7 @@ def run_load(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], 
         LastgoodError: JVM parts cannot be had (subclasses).
     """
     environment, java = find_default_spark(), find_java(os.environ)
-    if not environment.version.startswith(tuple(f"{each}." for each in SPARKS_OF_LOADS)):
+    if not is_of_release(environment.version, SPARKS_OF_LOADS):
         wanted = " or ".join(SPARKS_OF_LOADS)
         raise ExtraMissingError(extra="spark", module=f"pyspark {wanted}", needed_for="lastgood load")
     jars, conf = _collect_parts(question, environment, java, say)
