@@ -247,17 +247,27 @@ def parse_batch(path: str, log: str) -> int | None:
     return parse_folder_number(name)
 
 
-def _may_be_batch(name: str) -> bool:
-    return not name.startswith(".")  # half of a log are checksums
-
-
 def find_newest_batch(names: Iterable[str]) -> int | None:
     """The newest batch that Spark sees in a log in which files of these names lie; None if it sees none.
 
     It sees a batch in `007` as well, and none in a number that is no long.
     """
-    logs = map(parse_log_name, filter(_may_be_batch, names))
-    return max((log.batch_id for log in logs if log is not None and log.batch_id >= 0), default=None)
+    newest = max(map(_parse_seen_batch, names), default=-1)
+    if newest < 0:
+        return None
+    return newest
+
+
+def _parse_seen_batch(name: str) -> int:
+    """The batch that Spark takes a file of a log for; a negative number for one that it does not see."""
+    if _PLAIN_NUMBER.fullmatch(name):
+        return int(name)
+    if name.startswith("."):  # half of a log are checksums
+        return -1
+    log = parse_log_name(name)
+    if log is None:
+        return -1
+    return log.batch_id
 
 
 def parse_state_version(path: str) -> int | None:

@@ -3,16 +3,17 @@
 Spark purges its logs after a hundred batches, and a lost checkpoint takes them along; the mirror keeps them. It holds
 `metadata`, `offsets`, `commits` and `sources`, never state.
 
-    CHECKPOINT.lastgood/mirror/parts/TIME-WRITER.jsonl      what one look found
+    CHECKPOINT.lastgood/mirror/parts/TIME-WRITER.jsonl      what one look found; on a disk, what many have found
     CHECKPOINT.lastgood/mirror/DAY-WRITER.jsonl.gz          parts of a day, put together
 
-Files are only ever added, so a reader needs no lock and a writer that dies leaves nothing wrong: at worst a part stands
-in its day's file as well, and is read as the one copy that it is.
+Files and lines are only ever added, so a reader needs no lock and a writer that dies leaves nothing wrong: at worst a
+part stands in its day's file as well, and is read as the one copy that it is, or its last line is torn, and left out.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +22,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch, parse_folder_number
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.mirror.copies import (
@@ -37,14 +38,19 @@ from lastgood.mirror.copies import (
     make_too_large_error,
 )
 from lastgood.mirror.plain_lines import PlainCopy
-from lastgood.storage.kept_listings import KeptListings
+from lastgood.storage.kept_listings import KeptListings, follow_numbers
 from lastgood.storage.parallel import open_threads
-from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
+from lastgood.storage.reading import Entry, LocalStorage, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import WritableStorage
+from lastgood.storage.writing import WritableStorage, append
 
-PARTS_MAX = 200
-"""Parts of one writer before they are put together."""
+LOOKS_MAX = 200
+"""Looks of one writer that found something, before what they found is put together."""
+_THOROUGH_SECONDS = 10.0
+"""After so long every file is asked for its time: one that is written over in its place, and not the newest of its log,
+is seen by that alone."""
+_NEWEST = 2
+"""Batches of a log that may be planned, or committed, again: each look asks for their times."""
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """Larger files are not log files of a query."""
 _FILES_AHEAD = 16
@@ -73,7 +79,7 @@ class MirrorWriter:
     name with other content: a batch that was planned again. Both are kept, in their order.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the checkpoint by name
         self,
         checkpoint: Location,
         *,
@@ -83,6 +89,7 @@ class MirrorWriter:
         writer: str,
         now_ms: Callable[[], int],
         copied: Callable[[Sequence[Copy]], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Mirror `checkpoint` into `folder`.
 
@@ -94,6 +101,7 @@ class MirrorWriter:
             writer: A name that no other writer of this mirror has.
             now_ms: The clock, milliseconds since 1970.
             copied: Gets what each look has copied, once it is in the mirror.
+            clock: Seconds, by which files are asked for their times now and then.
         """
         self._checkpoint = checkpoint
         self._storage = storage
@@ -102,17 +110,24 @@ class MirrorWriter:
         self._writer = writer
         self._now_ms = now_ms
         self._copied = copied
+        self._clock = clock
+        self._next_thorough = 0.0
+        self._followed: dict[Location, tuple[_Listing, int | None]] = {}
+        """Files of a log, and its newest batch, as last seen."""
         self._query_id: str | None = None
         self._known: dict[str, _Facts] | None = None
         self._kept: KeptListings[_Listing] = KeptListings(storage)
         self._mirrored: list[_Listing] = []
-        self._parts: dict[Location, bytes] = {}
+        self._parts: list[Location] = []
+        self._last_part: Location | None = None
+        self._found: list[bytes] = []
+        """What each look has found that is in the parts."""
 
     def look(self, *, anew: bool = False) -> int:
         """Copy what is new or changed since the last look; return how many files that were.
 
         Args:
-            anew: List every folder, also one that seems not to have changed.
+            anew: List every folder, also one that seems not to have changed, and ask every file for its time.
 
         Raises:
             StorageError: checkpoint or mirror cannot be read or written; what was not copied is copied next time.
@@ -120,11 +135,14 @@ class MirrorWriter:
         if self._known is None:
             self._known = self._already_mirrored()
         if anew:
-            self._kept.forget()
+            self._forget_times()
         listings = self._list_logs()
         if listings == self._mirrored:
             return 0
+        before = self._query_id
         query_id = self._see_metadata()
+        if before not in (None, query_id):
+            listings = self._list_logs()  # what was known of the files of the other is none of these
         found = dict(itertools.chain.from_iterable(listings))
         count = 0
         wanted = {path: facts for path, facts in found.items() if self._known.get(path) != facts}
@@ -140,7 +158,7 @@ class MirrorWriter:
         if count == len(wanted):
             self._mirrored = listings
         else:  # a file that was being written in its place changes no folder
-            self._kept.forget()
+            self._forget_times()
         return count
 
     def snapshot(self) -> list[Copy]:
@@ -151,7 +169,7 @@ class MirrorWriter:
             StorageError: the checkpoint cannot be read.
         """
         self._see_metadata()
-        self._kept.forget()
+        self._forget_times()
         found = dict(itertools.chain.from_iterable(self._list_logs()))
         size = sum(facts.size or 0 for facts in found.values())
         if size > SNAPSHOT_BYTES_MAX:
@@ -166,14 +184,16 @@ class MirrorWriter:
         """
         if not self._parts:
             return
-        packed = compress(self._parts.values())
+        packed = compress(self._found)
         file = self._file_with_room(len(packed))
         before = self._target.read(file, limit=FILE_BYTES_MAX) or b""
         self._target.write(file, before + packed)
-        for part in list(self._parts):
+        while self._parts:
             # Safe: what it holds was just put, whole, into this writer's file of the day.
-            self._target.remove(part)
-            del self._parts[part]
+            self._target.remove(self._parts[-1])
+            self._parts.pop()
+        self._last_part = None
+        self._found.clear()
 
     def _file_with_room(self, size: int) -> Location:
         """This writer's newest file of the day, or the next one where that would grow beyond what is read of a file."""
@@ -187,16 +207,29 @@ class MirrorWriter:
         return there is None or (there.size or 0) + size <= FILE_BYTES_MAX
 
     def _put(self, copies: Sequence[Copy], number: int) -> None:
-        """Write one part; a look that copies very much has several."""
-        name = f"{copies[0].seen_ms:013d}-{self._writer}{f'-{number}' if number else ''}.jsonl"
-        part = self._folder / "parts" / name
+        """Put copies behind the last ones, or, where nothing can be put behind, into a part of their own."""
         raw = encode_copies(copies)
-        self._target.write(part, raw)
-        self._parts[part] = raw
+        if not self._append(raw):
+            self._write_part(f"{copies[0].seen_ms:013d}-{self._writer}{f'-{number}' if number else ''}.jsonl", raw)
+        self._found.append(raw)
         if self._copied is not None:
             self._copied(copies)
-        if len(self._parts) >= PARTS_MAX or sum(map(len, self._parts.values())) >= _AT_ONCE_BYTES:
+        if len(self._found) >= LOOKS_MAX or sum(map(len, self._found)) >= _AT_ONCE_BYTES:
             self.settle()
+
+    def _append(self, raw: bytes) -> bool:
+        part = self._last_part
+        self._last_part = None  # behind a line that may be torn nothing is put
+        if part is None or not append(self._target, part, raw):
+            return False
+        self._last_part = part
+        return True
+
+    def _write_part(self, name: str, raw: bytes) -> None:
+        part = self._folder / "parts" / name
+        self._target.write(part, raw)
+        self._parts.append(part)
+        self._last_part = part
 
     def _see_metadata(self) -> str | None:
         """The id of the query whose files are there now."""
@@ -207,8 +240,14 @@ class MirrorWriter:
         if isinstance(parsed, QueryMetadata) and parsed.query_id != self._query_id:
             if self._query_id is not None:
                 self._known = {}  # another query: its batches begin anew under the same names
+                self._forget_times()
             self._query_id = parsed.query_id
         return self._query_id
+
+    def _forget_times(self) -> None:
+        """List every folder, and ask every file for its time, at the next look."""
+        self._kept.forget()
+        self._next_thorough = 0.0
 
     def _list_logs(self) -> list[_Listing]:
         """Every file of the query's logs, folder by folder; a folder that has not changed is the same object."""
@@ -216,9 +255,18 @@ class MirrorWriter:
         first: _Listing = ()
         if metadata is not None:
             first = ((METADATA, _Facts.of(metadata)),)
+        # Elsewhere a listing tells the times as well, and to ask for each would be a request.
+        is_thorough = self._clock() >= self._next_thorough or not isinstance(self._storage, LocalStorage)
+        if is_thorough:
+            self._kept.forget()
+        list_log = self._list if is_thorough else self._follow
         # Commits first: what is committed in this look has its plan in it as well.
-        folders = [COMMITS, OFFSETS, *self._list_sources()]
-        return [first, *(self._kept.get(self._checkpoint / each, self._list) for each in folders)]
+        logs = [self._kept.get(self._checkpoint / each, list_log) for each in (COMMITS, OFFSETS)]
+        sources = [self._kept.get(self._checkpoint / each, self._list) for each in self._list_sources()]
+        listings = [first, *logs, *sources]
+        if is_thorough:
+            self._next_thorough = self._clock() + _THOROUGH_SECONDS
+        return listings
 
     def _list_sources(self) -> list[str]:
         found = self._kept.get(self._checkpoint / SOURCES, self._list_folders)
@@ -229,10 +277,32 @@ class MirrorWriter:
         return tuple((f"{SOURCES}/{each.name}", _NO_FACTS) for each in folders)
 
     def _list(self, folder: Location) -> _Listing:
-        below = folder.path[len(self._checkpoint.path) :].strip("/")
+        """The files of a log, each asked for its time."""
+        below = self._find_below(folder)
         entries = filter(_may_be_of_log, self._storage.scan(folder) or ())
         files = {f"{below}/{each.name}": each for each in entries}
-        return tuple((path, _Facts.of(files[path])) for path in filter(is_copied, files))
+        listing = tuple((path, _Facts.of(files[path])) for path in filter(is_copied, files))
+        batches = (parse_folder_number(each.name) for each in files.values())
+        newest = max((batch for batch in batches if batch is not None), default=None)
+        self._followed[folder] = listing, newest
+        return listing
+
+    def _follow(self, folder: Location) -> _Listing:
+        """The same, by what stands behind the newest batch that was there, and what became of that one."""
+        listing, newest = self._followed.get(folder, ((), None))
+        if newest is None:
+            return self._list(folder)
+        below = self._find_below(folder)
+        following = dict(follow_numbers(self._storage, folder, max(0, newest + 1 - _NEWEST)))
+        if newest not in following:  # it was taken away
+            return self._list(folder)
+        found = {f"{below}/{batch}": _Facts.of(there) for batch, there in following.items()}
+        listing = tuple((dict(listing) | found).items())
+        self._followed[folder] = listing, max(following)
+        return listing
+
+    def _find_below(self, folder: Location) -> str:
+        return folder.path[len(self._checkpoint.path) :].strip("/")
 
     def _copy(self, wanted: Mapping[str, _Facts]) -> list[Copy]:
         seen_ms = self._now_ms()

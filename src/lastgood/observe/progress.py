@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from lastgood.checkpoint.layout import find_newest_batch
 from lastgood.frozen import dataclass
-from lastgood.storage.kept_listings import KeptListings
-from lastgood.storage.reading import Location, open_storage
+from lastgood.storage.kept_listings import KeptListings, follow_numbers
+from lastgood.storage.reading import LocalStorage, Location, open_storage
 
 _LOCAL_POLL_SECONDS = 0.25
 _REMOTE_POLL_SECONDS = 5.0
+_LIST_SECONDS = 10.0
+"""So often a log is listed: in between it is only asked for what follows its newest batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class LogWatch:
         self._checkpoint = checkpoint
         self._storage = open_storage(checkpoint, options)
         self._kept: KeptListings[int | None] = KeptListings(self._storage)
+        self._known: dict[Location, int] = {}
+        self._next_list = 0.0
         self.poll_seconds = _LOCAL_POLL_SECONDS if checkpoint.scheme == "file" else _REMOTE_POLL_SECONDS
 
     def look(self) -> LogProgress:
@@ -55,6 +60,10 @@ class LogWatch:
         Raises:
             StorageError: the checkpoint cannot be listed.
         """
+        if time.monotonic() >= self._next_list:
+            self._known.clear()
+            self._kept.forget()
+            self._next_list = time.monotonic() + _LIST_SECONDS
         # Commits first: a batch that is committed between the two looks must not seem to be committed unplanned.
         committed = self._newest("commits")
         return LogProgress(self._newest("offsets"), committed)
@@ -63,4 +72,11 @@ class LogWatch:
         return self._kept.get(self._checkpoint / log, self._find_newest)
 
     def _find_newest(self, log: Location) -> int | None:
-        return find_newest_batch(name.removesuffix("/") for name in self._storage.names(log) or ())
+        newest = None
+        if log in self._known:
+            newest = max((batch for batch, _ in follow_numbers(self._storage, log, self._known[log])), default=None)
+        if newest is None:
+            newest = find_newest_batch(name.removesuffix("/") for name in self._storage.names(log) or ())
+        if newest is not None and isinstance(self._storage, LocalStorage):
+            self._known[log] = newest
+        return newest

@@ -360,7 +360,9 @@ class LocalStorage:
     def _names(self, folder: Location, listing: OpenFolder) -> Iterator[str]:
         with translate_errors(folder):
             for found in listing:
-                if not self._is_left_out(listing, found):
+                if found.is_file(follow_symlinks=False):  # nearly all, and none a link
+                    yield found.name
+                elif not self._is_left_out(listing, found):
                     if found.is_file():
                         yield found.name
                     elif found.is_dir():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -135,6 +136,20 @@ def may_create_exclusively(folder: Location) -> bool:
     return find_storage_kind(scheme).creates_exclusively and not (scheme == "file" and folder.path.startswith(_VOLUMES))
 
 
+def append(storage: WritableStorage, file: Location, content: bytes) -> bool:
+    """Put bytes behind those of a file on a disk of this machine.
+
+    They are not safe there when it returns, and after an error, or a kill, a part of them may stand there.
+
+    Returns:
+        False if nothing was done: there is no such file, it has another name as well, or the storage puts files whole.
+
+    Raises:
+        StorageError: as `WritableStorage`.
+    """
+    return isinstance(storage, LocalWriter) and storage.append(file, content)
+
+
 def estimate_late_write_seconds(folder: Location) -> float:
     """How long after a `create` a driver may still put its own file there, since it had looked before that.
 
@@ -175,6 +190,22 @@ class LocalWriter(LocalStorage):
             # Safe, as far as it is for us to say: the draft is whole, and safe on the disk. That what is there may go
             # is argued where it is written over.
             _rename(draft, place)
+
+    def append(self, file: Location, content: bytes) -> bool:
+        """Put bytes behind those of a file; see `append`."""
+        with _translate_write_errors(file):
+            try:
+                # Without O_NONBLOCK a pipe that was put there would hang us until somebody reads from it.
+                descriptor = self.tree.open(self.mount + file.path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+            except FileNotFoundError:
+                return False
+            with os.fdopen(descriptor, "ab") as stream:
+                if not _has_one_name(descriptor):
+                    return False
+                # Safe: nothing that stands there is written over, and the file has no other name, by which whoever
+                # may write to this folder would have us write into a file elsewhere.
+                stream.write(content)
+        return True
 
     def create(self, file: Location, content: bytes) -> bool:
         """Put a file where there is none; see `WritableStorage.create`.
@@ -285,6 +316,12 @@ class LocalWriter(LocalStorage):
                     _rename(draft, place)
                     made = True
                 return made
+
+
+def _has_one_name(descriptor: int) -> bool:
+    """Whether it is a plain file that stands nowhere else."""
+    told = os.fstat(descriptor)
+    return stat.S_ISREG(told.st_mode) and told.st_nlink == 1
 
 
 def _find_beside(place: Place, name: str) -> Place:

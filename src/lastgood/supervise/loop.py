@@ -34,7 +34,8 @@ from lastgood.supervise.standby import StandbyPlace, Taken
 
 _AGENT_POLL_SECONDS = 0.25
 _CALM_POLL_SECONDS = 1.0
-"""Once every query has committed a batch of this run: what is seen from then on, nobody waits for."""
+_CALM_LOOK_SECONDS = 2.0
+"""Once a query has committed a batch of this run: what is seen in its logs from then on, nobody waits for."""
 _IDLE_LOOK_SECONDS = 2.0
 _IDLE_AFTER_SECONDS = 60.0
 """How long a run that has nothing to commit goes on before the next start is made ready beside it."""
@@ -424,7 +425,8 @@ class Supervisor:
         if time.monotonic() < self._next_ask:
             return
         is_awaited = bool(self._at_start) or not self._seen
-        self._next_ask = time.monotonic() + self._find_pause(_AGENT_POLL_SECONDS, is_awaited=is_awaited)
+        pause = self._find_pause(_AGENT_POLL_SECONDS, _CALM_POLL_SECONDS, is_awaited=is_awaited)
+        self._next_ask = time.monotonic() + pause
         for notice in self._agent.notices():
             self._tell(notice)
         self._dead = self._agent.dead_query()
@@ -540,11 +542,10 @@ class Supervisor:
                     return Stall(location, cause)
         return None
 
-    def _find_pause(self, seconds: float, *, is_awaited: bool) -> float:
+    def _find_pause(self, seconds: float, calm: float, *, is_awaited: bool) -> float:
         """How long until the next look at what is looked at so often while its news is awaited."""
         if is_awaited:
             return seconds
-        calm = _CALM_POLL_SECONDS
         if self._policy.stall_after_seconds is not None:  # a query that was not looked at is none that stands still
             calm = min(calm, self._policy.stall_after_seconds / 4)
         return max(seconds, calm)
@@ -565,7 +566,7 @@ class Supervisor:
     def _look(self, location: str) -> LogProgress:
         """Look at one query; gives how far it has come, as far as anybody can see."""
         watch = self._watches[location]
-        pause = self._find_pause(watch.poll_seconds, is_awaited=location in self._at_start)
+        pause = self._find_pause(watch.poll_seconds, _CALM_LOOK_SECONDS, is_awaited=location in self._at_start)
         self._next_look[location] = time.monotonic() + pause
         try:
             now = watch.look()

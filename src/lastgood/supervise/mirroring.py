@@ -18,6 +18,8 @@ from lastgood.supervise.events import Event, Noticed
 from lastgood.supervise.filling import Filling
 
 _LOCAL_SECONDS = 0.5
+_BUSY_SECONDS = 1.0
+"""After a look that has found something: the more often batches come, the more of them one look takes."""
 _REMOTE_SECONDS = 5.0
 
 
@@ -66,11 +68,13 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
         copied=None if filling is None else functools.partial(filling.note_copied, checkpoint),
     )
     pause = _LOCAL_SECONDS if checkpoint.scheme == "file" else _REMOTE_SECONDS
+    after_found = max(pause, _BUSY_SECONDS)
+    found = 0
     is_told = False
     while True:
-        is_last = stop.wait(pause)
+        is_last = stop.wait(after_found if found else pause)
         try:
-            writer.look(anew=is_last)
+            found = writer.look(anew=is_last)
             if is_last:
                 writer.settle()
             is_told = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -15,6 +16,9 @@ TAIL_BYTES = 256 * 1024
 LOG_BYTES = 10 * 1024 * 1024
 LOG_FILES = 5
 _CHUNK_BYTES = 64 * 1024
+_FEW_BYTES = 16 * 1024
+_GATHER_SECONDS = 0.01
+"""A driver prints line by line, each of which would wake us: so long is waited for more behind a few."""
 _RETRY_BYTES = 4 * 1024 * 1024
 """After a failed write (a full disk), how much is let go before the next try."""
 
@@ -56,7 +60,7 @@ class Output:
     def tail(self) -> str:
         """The end of the output so far."""
         with self._lock:
-            return self._tail.decode("utf-8", "replace")
+            return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
 
     def move(self, log: Path, copy_to: IO[bytes] | None, on_trouble: Callable[[OSError], None]) -> None:
         """Keep it in another log from now on, which gets what is in memory as well.
@@ -75,7 +79,7 @@ class Output:
             self._on_trouble = on_trouble
             self._has_trouble = False
             self._skip_bytes = 0
-            self._keep(bytes(self._tail))
+            self._keep(bytes(self._tail[-TAIL_BYTES:]))
             self._close_if_ended()
 
     def hand_over(self) -> None:
@@ -90,10 +94,13 @@ class Output:
         while chunk := os.read(self._read, _CHUNK_BYTES):
             with self._lock:
                 self._tail += chunk
-                del self._tail[:-TAIL_BYTES]
+                if len(self._tail) >= 2 * TAIL_BYTES:  # not at each line: to cut moves all that stays
+                    del self._tail[:-TAIL_BYTES]
                 self._keep(chunk)
             if self._copy_to is not None:
                 self._show(chunk)
+            if len(chunk) < _FEW_BYTES:  # whoever prints much never waits for us
+                time.sleep(_GATHER_SECONDS)
         os.close(self._read)
         with self._lock:
             self._is_ended = True

@@ -341,15 +341,15 @@ def test_a_checkpoint_that_does_not_answer_is_an_error_and_nothing_is_forgotten(
     assert files_of(checkpoint) == []
 
 
-def test_parts_are_put_together_before_they_become_many(
+def test_what_looks_have_found_is_put_together_before_it_becomes_much(
     checkpoint: Path, writer: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "PARTS_MAX", 3)
+    monkeypatch.setattr(mirror, "LOOKS_MAX", 3)
     query, look = CheckpointBuilder(checkpoint), writer()
     for count in range(1, 8):
         query.run(1)
         look.look()
-        assert len([name for name in files_of(checkpoint) if name.startswith("parts/")]) == count % 3
+        assert any(name.startswith("parts/") for name in files_of(checkpoint)) == (count % 3 > 0)
     assert newest(checkpoint) == logs(checkpoint)
 
 
@@ -391,7 +391,7 @@ def test_a_crash_between_the_days_file_and_the_removal_of_its_parts_doubles_noth
     look.look()
     with pytest.raises(KilledError):
         look.settle()
-    assert [name.partition("/")[0][-3:] for name in files_of(checkpoint)] == [".gz", "rts", "rts"]
+    assert [name.partition("/")[0][-3:] for name in files_of(checkpoint)] == [".gz", "rts"]
     assert len(held(checkpoint)) == len(logs(checkpoint))
     assert writer("next").look() == 0
 
@@ -463,6 +463,85 @@ def test_a_file_whose_folder_tells_no_change_is_seen_by_a_look_anew(checkpoint: 
     assert look.look() == 0
     assert look.look(anew=True) == 1
     assert newest(checkpoint)["offsets/1"] == b"v1"
+
+
+def test_an_old_entry_that_is_written_over_is_seen_after_some_seconds(checkpoint: Path, clock: Clock) -> None:
+    now = [0.0]
+    location = parse_location(str(checkpoint))
+    look = MirrorWriter(
+        location,
+        storage=LocalStorage(),
+        folder=locate_mirror(location),
+        target=LocalWriter(),
+        writer="w",
+        now_ms=clock,
+        clock=lambda: now[0],
+    )
+    query = CheckpointBuilder(checkpoint)
+    query.run(5)
+    look.look()
+    (checkpoint / "offsets" / "1").write_bytes(b"v1")
+    query.run(1)
+    assert look.look() == 2
+    now[0] += 60
+    query.run(1)
+    assert look.look() == 3
+    assert newest(checkpoint) == logs(checkpoint)
+
+
+def test_batches_that_were_taken_away_and_planned_again_between_two_looks_are_seen(
+    checkpoint: Path, writer: Look
+) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    query.run(5)
+    look.look()
+    for path in ("offsets/4", "offsets/3", "commits/4", "commits/3"):
+        (checkpoint / path).unlink()
+    for batch in (3, 4, 5):
+        (checkpoint / f"offsets/{batch}").write_bytes(f"v1\n{batch}".encode())
+    assert look.look() == 3
+    assert newest(checkpoint)["offsets/3"] == b"v1\n3"
+    (checkpoint / "offsets/5").unlink()
+    assert look.look() == 0
+
+
+def test_lines_are_put_behind_a_part_until_it_is_gone(checkpoint: Path, writer: Look) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    for _ in range(3):
+        query.run(1)
+        look.look()
+    (part,) = files_of(checkpoint)
+    assert part.startswith("parts/")
+    shutil.rmtree(f"{checkpoint}.lastgood")
+    query.run(1)
+    look.look()
+    assert newest(checkpoint).keys() == {"offsets/3", "commits/3"}
+    look.settle()  # of what it has found it still knows all
+    assert newest(checkpoint) == logs(checkpoint)
+
+
+def test_behind_a_line_that_may_be_torn_nothing_is_put(
+    checkpoint: Path, writer: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    query.run(1)
+    look.look()
+    write_whole = mirror.append
+
+    def tear(storage: WritableStorage, file: Location, content: bytes) -> bool:
+        write_whole(storage, file, content[: len(content) // 2])
+        raise StorageError("the disk is full", subject=str(file))
+
+    query.run(1)
+    with monkeypatch.context() as full:
+        full.setattr(mirror, "append", tear)
+        with pytest.raises(StorageError):
+            look.look()
+    assert look.look() == 2
+    assert len(files_of(checkpoint)) == 2
+    assert newest(checkpoint) == logs(checkpoint)
+    look.settle()
+    assert newest(checkpoint) == logs(checkpoint)
 
 
 def test_a_snapshot_sees_what_no_folder_tells(checkpoint: Path, writer: Look) -> None:

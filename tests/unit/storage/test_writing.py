@@ -23,6 +23,7 @@ from lastgood.storage.writing import (
     MoveRefusedError,
     S3Writer,
     WritableStorage,
+    append,
     estimate_late_write_seconds,
     open_writable,
     require_exclusive_create,
@@ -59,6 +60,32 @@ def test_a_file_is_removed_and_may_be_gone_already(place: tuple[WritableStorage,
     storage.remove(root / "7")
     storage.remove(root / "7")
     assert storage.read(root / "7", limit=1) is None
+
+
+def test_bytes_are_put_behind_those_of_a_file_on_a_disk(tmp_path: Path) -> None:
+    storage, root = LocalWriter(), parse_location(str(tmp_path))
+    storage.write(root / "7", b"one\n")
+    assert append(storage, root / "7", b"two\n")
+    assert (tmp_path / "7").read_bytes() == b"one\ntwo\n"
+    assert not append(storage, root / "8", b"x")
+    assert not append(MemoryWriter(), parse_location("s3://bucket/7"), b"x")
+    assert inside(tmp_path) == ["7"]
+
+
+def test_nothing_is_put_behind_a_file_that_stands_elsewhere_too_nor_into_a_pipe(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"whoever's")
+    os.link(other, tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for name in ("link", "pipe"):
+            assert not append(LocalWriter(), parse_location(str(tmp_path / name)), b"x")
+    finally:
+        os.close(reader)
+    assert other.read_bytes() == b"whoever's"
+    with pytest.raises(StorageError):  # nobody reads from it any more
+        append(LocalWriter(), parse_location(str(tmp_path / "pipe")), b"x")
 
 
 def test_nobody_ever_sees_half_a_file_nor_a_draft_that_spark_would_read(tmp_path: Path) -> None:
