@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ _DECISIVE = (
     *("--add-", "--enable-native-access", "-Xmx", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes"),
     *("-XX:+Ignore", "-XX:+Unlock"),
 )
+_TAKES_NEXT = frozenset(("--add-opens", "--add-exports", "--add-reads", "--add-modules", "--enable-native-access"))
 _SHARING = (
     *("-Xshare:", "-XX:SharedArchiveFile", "-XX:AOT", "-XX:ArchiveClassesAtExit", "-XX:+AutoCreateSharedArchive"),
     *("-javaagent:", "-agentpath:", "-Xbootclasspath/a"),
@@ -111,7 +112,9 @@ def read_driver_java(process: psutil.Process) -> DriverJava | None:
     except (psutil.Error, ValueError):
         return None
     home = environment.get("SPARK_HOME")
-    of_java = words[: words.index(MAIN)] if MAIN in words else []
+    of_java = []
+    if MAIN in words:
+        of_java = list(_join_values(words[: words.index(MAIN)]))
     if home is None or "-cp" not in of_java[:-1]:
         return None
     class_path = of_java[of_java.index("-cp") + 1]
@@ -131,6 +134,16 @@ def has_mapped(process: psutil.Process, file: Path) -> bool | None:
     if not mapped:  # it is just ending
         return None
     return os.fsencode(file) in mapped
+
+
+def _join_values(words: Iterable[str]) -> Iterator[str]:
+    """The same options, each in one word: some take their value as the next one, which Java takes behind `=` too."""
+    left = iter(words)
+    for word in left:
+        if word in _TAKES_NEXT:
+            yield f"{word}={next(left, '')}"
+        else:
+            yield word
 
 
 def _is_decisive(option: str) -> bool:

@@ -103,6 +103,14 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made.archives.close()
 
 
+def test_options_of_which_an_archive_depends_are_told_to_the_job_whole(kept: Kept) -> None:
+    kept.driver.options = ("-Xmx1g", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-Dsome.secret=1")
+    kept.wait("CLASS_ARCHIVE_MADE")
+    told = (kept.folder / "called").read_text()
+    assert "-Xmx1g --add-opens=java.base/java.lang=ALL-UNNAMED -XX:TieredStopAtLevel" in told
+    assert "secret" not in told
+
+
 def test_it_is_made_once_and_named_to_the_next_start(kept: Kept) -> None:
     assert kept.archives.begin({"A": "b"}) == {"A": "b"}
     kept.wait("CLASS_ARCHIVE_MADE")
