@@ -111,7 +111,7 @@ def test_of_eight_processes_one_wins_and_seven_are_told_who_holds_it(start: Star
     for number, each in enumerate(told):
         if number != winner:
             assert each["condition"] == "LEASE_HELD"
-            assert each["found"].startswith(f"recovery recovery-{winner}: process {processes[winner].pid} of ")
+            assert each["found"].startswith(f"recovery-{winner}: process {processes[winner].pid} of ")
             assert f"ps -fp {processes[winner].pid}" in each["next"]
     codes = [process.end() for process in processes]
     assert codes == [0 if number == winner else 53 for number in range(8)]
@@ -141,7 +141,7 @@ def test_who_was_stopped_and_comes_back_is_told_that_another_one_has_taken_over(
     stopped.order()
     told = stopped.heard()
     assert told["condition"] == "LEASE_LOST"
-    assert f"lease 2, recovery following: process {following.pid} of " in told["found"]
+    assert f"lease 2, following: process {following.pid} of " in told["found"]
     assert stopped.end() == 58
     following.order()
     assert following.heard() == {"ours": True}

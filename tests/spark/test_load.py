@@ -69,9 +69,17 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_are_loaded_once_and_nothing_else_is(tmp_path: Path) -> None:
     file, table = tmp_path / "orders.csv", f"delta:{tmp_path / 'table'}"
     write_rows(file, range(20_000))
-    told = run_load(list_words(file, table, "--chunk-size", "100KB"))
+    done = call(*list_words(file, table, "--chunk-size", "100KB"))
+    told, size = json.loads(done.stdout), file.stat().st_size
     assert (told["rows"], told["corrupt"], told["resumed_at"], told["is_new"]) == (20_000, 0, None, True)
-    assert told["chunks"] == -(-file.stat().st_size // 100_000)
+    assert told["chunks"] == -(-size // 100_000)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    progress = [line["progress"] for line in lines if "progress" in line]
+    assert [each["chunks"] for each in progress] == list(range(told["chunks"] + 1))
+    first, last = progress[0], progress[-1]
+    assert (first["done"], first["size"], first["per_second"], first["seconds_left"]) == (0, size, None, None)
+    assert (last["done"], last["rows"], last["seconds_left"]) == (size, 20_000, 0)
+    assert last["per_second"] > 0
     assert Counter(read_ids(table)) == Counter(range(20_000))
     other_verbs_tell_of_it(told, file.stat().st_size)
     again = call(*list_words(file, table))
@@ -80,6 +88,12 @@ def test_files_are_loaded_once_and_nothing_else_is(tmp_path: Path) -> None:
         False,
         20_000,
     )
+    extra = tmp_path / "extra.csv"
+    write_rows(extra, range(5))
+    listed = call(*list_words(extra, table), str(file))
+    error = json.loads(listed.stdout)["error"]
+    assert (listed.returncode, error["condition"]) == (91, "LOAD_DIFFERS")
+    assert error["found"] == f"{file}, by the load on {told['checkpoint']}"
     other = call(*list_words(file, table, "--mode", "failfast"))
     assert (other.returncode, json.loads(other.stdout)["error"]["condition"]) == (91, "LOAD_DIFFERS")
     with file.open("a") as stream:

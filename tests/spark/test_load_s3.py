@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import subprocess
 import time
@@ -9,19 +11,30 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow import parquet
 from spark.test_load import LASTGOOD, list_words, run_load, write_rows
 from typed import call
 
 from lastgood.lab.s3 import S3Program, S3Server
-from lastgood.storage.reading import Location, parse_location
-from lastgood.storage.writing import WritableStorage, open_writable
+from lastgood.sinks.files.sink import FileSink
+from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.writing import FsspecWriter, WritableStorage, open_writable
 
 pytestmark = pytest.mark.spark
 
 ROWS = 20_000
 CHUNK = "50KB"
+
+
+@pytest.fixture(autouse=True)
+def _forget_servers() -> None:
+    """A filesystem that was opened for one server is not that of another, which the environment names by now."""
+    storage = open_writable(parse_location("s3a://lake"))
+    assert isinstance(storage, FsspecWriter)
+    type(storage.filesystem).clear_instance_cache()
 
 
 @pytest.fixture
@@ -34,8 +47,28 @@ def lake(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def read_ids(s3: S3Server, table: str) -> Counter[int]:
+    kind, _, place = table.partition(":")
+    if kind == "file":
+        return Counter(itertools.chain.from_iterable(map(read_ids_of_file, list_data_files(parse_location(place)))))
+    return Counter(read_delta(s3, place)["id"].to_pylist())
+
+
+def list_data_files(folder: Location) -> list[Location]:
+    """Those that stand in Spark's log of a folder."""
+    log = FileSink(open_storage(folder), folder).read()
+    assert log is not None
+    return [parse_location(each.path) for each in log.listed_files or ()]
+
+
+def read_ids_of_file(file: Location) -> list[int]:
+    raw = open_storage(file).read(file, limit=10**8)
+    ids: list[int] = parquet.read_table(io.BytesIO(raw or b""))["id"].to_pylist()
+    return ids
+
+
+def read_delta(s3: S3Server, table: str) -> pa.Table:
     options = {**s3.environment, "AWS_ALLOW_HTTP": "true", "AWS_REGION": s3.environment["AWS_DEFAULT_REGION"]}
-    return Counter(DeltaTable(table, storage_options=options).to_pyarrow_table()["id"].to_pylist())
+    return DeltaTable(table, storage_options=options).to_pyarrow_table()
 
 
 def find_checkpoint(lake: str, storage: WritableStorage) -> Location | None:
@@ -64,12 +97,14 @@ def read_error(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 @pytest.mark.proof
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["delta", "file"])
 def test_table_on_s3_gets_each_record_once(
-    s3: S3Server, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Server, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     file, storage = tmp_path / "orders.csv", open_writable(parse_location(lake))
     write_rows(file, range(ROWS))
-    words = list_words(file, f"delta:{lake}/table", "--chunk-size", CHUNK)
+    table = f"{kind}:{lake}/table"
+    words = list_words(file, table, "--chunk-size", CHUNK)
     with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL) as killed:
         await_commits(lake, storage, killed, 2)
         with monkeypatch.context() as elsewhere:
@@ -78,7 +113,7 @@ def test_table_on_s3_gets_each_record_once(
         assert (held.returncode, json.loads(held.stdout)["error"]["condition"]) == (73, "CHECKPOINT_HELD")
         assert "goes on on another machine" in json.loads(held.stdout)["error"]["sentence"]
         killed.kill()
-    other = call(*list_words(file, f"delta:{lake}/table", "--chunk-size", "70KB"))
+    other = call(*list_words(file, table, "--chunk-size", "70KB"))
     assert (other.returncode, json.loads(other.stdout)["error"]["found"]) == (2, "70000")
     with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.PIPE) as overtaken:
         await_commits(lake, storage, overtaken, count_commits(lake, storage) + 2)
@@ -93,13 +128,20 @@ def test_table_on_s3_gets_each_record_once(
     storage.remove(leases / f"{newest + 1}.json")
     told = run_load(words)
     assert (told["rows"], told["is_new"], told["chunks"]) == (ROWS, True, -(-file.stat().st_size // 50_000))
-    assert read_ids(s3, f"{lake}/table") == Counter(range(ROWS))
+    assert read_ids(s3, table) == Counter(range(ROWS))
     assert not run_load(words)["is_new"]
     compared = json.loads(call(*words, "--verify").stdout)
     assert (compared["records"], compared["rows"], compared["lost"]) == (ROWS, ROWS, 0)
     undone = json.loads(call(*words, "--undo").stdout)
-    assert undone["version"] is not None
-    assert read_ids(s3, f"{lake}/table") == Counter()
+    if kind == "delta":
+        assert undone["version"] is not None
+        assert read_ids(s3, table) == Counter()
+    else:
+        assert storage.stat(parse_location(undone["rows_kept"]) / "_spark_metadata") is not None
+        left = [each.name for each in storage.walk(parse_location(f"{lake}/table")) or ()]
+        assert left == ["_lastgood_load.json"]
+        again = call(*words)
+        assert (again.returncode, json.loads(again.stdout)["error"]["condition"]) == (96, "TABLE_TAKEN")
     assert count_commits(lake, storage) == 0
     assert storage.stat(parse_location(undone["kept"]) / "checkpoint/metadata") is not None
 
@@ -127,7 +169,43 @@ def test_a_storage_that_is_lost_meanwhile_is_told_and_the_same_command_goes_on(
         assert error["effect"] == "what was loaded so far stays"
         server.start()
         assert run_load(words)["rows"] == ROWS
-        assert read_ids(server, f"{lake}/table") == Counter(range(ROWS))
+        assert read_ids(server, f"delta:{lake}/table") == Counter(range(ROWS))
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+def test_records_go_apart_on_s3_and_one_that_is_lost_there_is_seen(s3: S3Server, lake: str, tmp_path: Path) -> None:
+    file, storage = tmp_path / "orders.csv", open_writable(parse_location(lake))
+    write_rows(file, range(ROWS))
+    lines = file.read_bytes().splitlines(keepends=True)
+    broken = range(5000, ROWS, 5000)
+    for number in broken:
+        lines[1 + number] = b"broken %d\n" % number
+    file.write_bytes(b"".join(lines))
+    apart = f"{lake}/apart"
+    words = list_words(file, f"delta:{lake}/table", "--chunk-size", CHUNK, "--quarantine", f"delta:{apart}")
+    with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL) as killed:
+        await_commits(lake, storage, killed, 3)
+        killed.kill()
+    told = run_load(words)
+    assert (told["rows"], told["corrupt"]) == (ROWS - len(broken), len(broken))
+    assert read_ids(s3, f"delta:{lake}/table") == Counter(set(range(ROWS)) - set(broken))
+    records = read_delta(s3, apart)["record"].to_pylist()
+    assert sorted(records) == sorted(f"broken {number}" for number in broken)
+    assert not run_load(words)["is_new"]
+    log = parse_location(f"{apart}/_delta_log")
+    last = max(name for name in storage.names(log) or () if name.endswith(".json"))
+    whole = storage.read(log / last, limit=10**6) or b""
+    storage.write(log / last, b'{"commitInfo":{"operation":"WRITE"}}\n')  # as by a writer who came at the same time
+    lost = call(*words)
+    error = json.loads(lost.stdout)["error"]
+    assert (lost.returncode, error["subject"]) == (93, f"delta:{apart}")
+    assert "stands in 0 versions" in error["found"]
+    storage.write(log / last, whole)
+    undone = json.loads(call(*words, "--undo").stdout)
+    assert undone.get("version") is not None, undone
+    assert read_ids(s3, f"delta:{lake}/table") == Counter()
+    assert read_delta(s3, apart).num_rows == 0
 
 
 @pytest.mark.proof
@@ -142,4 +220,4 @@ def test_what_spark_reads_itself_may_lie_on_s3(s3: S3Server, lake: str, tmp_path
     assert run_load([*finding, "--to", f"delta:{lake}/table"])["rows"] == 100
     ordered = ["load", f"{lake}/table", "--order-by", "id", "--chunk-rows", "30", "--format", "json"]
     assert run_load([*ordered, "--to", f"delta:{tmp_path}/copy"])["rows"] == 100
-    assert read_ids(s3, f"{lake}/table") == Counter(range(100))
+    assert read_ids(s3, f"delta:{lake}/table") == Counter(range(100))

@@ -258,6 +258,17 @@ def find_newest_batch(names: Iterable[str]) -> int | None:
     return newest
 
 
+def find_followed_batch(names: Iterable[str]) -> int | None:
+    """The newest batch of a log of which each follows the one before it; None where there are none, or gaps.
+
+    Progress that is tracked asynchronously leaves gaps: behind the newest batch that was seen not the next one comes.
+    """
+    batches = {batch for batch in map(parse_folder_number, names) if batch is not None}
+    if not batches or max(batches) - min(batches) + 1 != len(batches):
+        return None
+    return max(batches)
+
+
 def _parse_seen_batch(name: str) -> int:
     """The batch that Spark takes a file of a log for; a negative number for one that it does not see."""
     if _PLAIN_NUMBER.fullmatch(name):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from lastgood.operations.verify import LoadCompared
     from lastgood.supervise.load_driver import LoadProgress
 
+_RATE_SECONDS = 3600.0
+"""Of so long the rate is shown: of chunks, each of which may take minutes."""
+
 
 class _Size(click.ParamType[int]):
     """A number of bytes, such as `128MB`."""
@@ -160,8 +163,8 @@ def load(
     A load is a streaming query of Spark over ranges of the files, on a checkpoint of its own: a chunk and how far the
     load has come are committed together, so that each record is in the table once. The rows are those that Spark's own
     reader makes of the whole files, which are read in the order in which they are named, from any storage; the table
-    lies on a disk of this machine, or a Delta table on S3. Of one folder, named instead, its files are read by their
-    names; the same command loads those that came since.
+    lies on a disk of this machine, or on S3. Of one folder, named instead, its files are read by their names; the same
+    command loads those that came since.
 
     CSV, JSON lines and text are in UTF-8, CSV also in ISO-8859-1 or US-ASCII (--option encoding=ISO-8859-1), each
     record a line. With --option multiLine=true records of CSV may have line ends within quotes, if these are regular:
@@ -259,7 +262,8 @@ def load(
 def _undo(files: tuple[str, ...], to: str, options: LoadOptions, output_format: str) -> int:
     from lastgood.operations.load import undo_load
 
-    undone = undo_load(files, to, options)
+    with _show_progress(output_format) as (_, say):
+        undone = undo_load(files, to, options, say=say)
     if output_format == "json":
         print_json(undone.to_json())
         return 0
@@ -314,13 +318,15 @@ def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress]
         return
     of_rows = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     of_bytes = (*of_rows[:2], DownloadColumn(), TransferSpeedColumn(), of_rows[3])
-    with Progress(*of_bytes, console=out, transient=True) as shown:
+    with Progress(*of_bytes, console=out, transient=True, speed_estimate_period=_RATE_SECONDS) as shown:
         task = shown.add_task("looking", total=None)
 
         def tell(progress: LoadProgress) -> None:
-            said = f"chunk {progress.chunks}, {progress.rows:,} rows"
+            said = f"chunk {progress.chunks + 1}, {progress.rows:,} rows"
             if progress.unit != "bytes":
                 shown.columns = of_rows
+            if not progress.chunks:  # what was loaded before counts for no rate
+                shown.reset(task, completed=progress.done, total=progress.size)
             shown.update(task, description=said, completed=progress.done, total=progress.size)
 
         yield tell, lambda doing: shown.update(task, description=doing)

@@ -1,4 +1,4 @@
-"""The lease: at most one process at a time repairs a checkpoint, and one that comes back late is told so.
+"""The lease: at most one process at a time repairs a checkpoint, or loads by it; one that comes late is told so.
 
 CHECKPOINT.lastgood/leases/NUMBER.json      who holds it, and the last sign of life
 
@@ -40,12 +40,13 @@ _ROUNDS_MAX = 10
 _BYTES_MAX = 64 * 1024
 _DIGITS_MAX = 10
 _FILE = re.compile(r"([1-9]\d*)\.json", re.ASCII)
+_UNNAMED = "a process that has not written its name"
 NUMBER_MAX: Final = 10**9
-"""So many repairs no checkpoint has seen: a higher number was not counted up to."""
+"""So many holders no checkpoint has seen: a higher number was not counted up to."""
 
 
 class LeaseHeldError(LastgoodError):
-    """Another process is repairing this checkpoint."""
+    """Another process is repairing this checkpoint, or loads by it."""
 
     condition = "LEASE_HELD"
     exit_code = 53
@@ -53,7 +54,7 @@ class LeaseHeldError(LastgoodError):
 
 
 class LeaseInvalidError(LastgoodError):
-    """A lease bears a number that no repair has counted up to, or is no file: whoever put it there keeps others out."""
+    """A lease bears a number that nobody has counted up to, or is no file: whoever put it there keeps others out."""
 
     condition = "LEASE_INVALID"
     exit_code = 35
@@ -61,7 +62,7 @@ class LeaseInvalidError(LastgoodError):
 
 
 class LeaseLostError(LastgoodError):
-    """Another process has taken over the repair, because this one showed no sign of life."""
+    """Another process has taken over the checkpoint, because this one showed no sign of life."""
 
     condition = "LEASE_LOST"
     exit_code = 58
@@ -140,7 +141,7 @@ class LeaseRecord(JsonValue):
 
     def __str__(self) -> str:
         """Who holds it, and since when."""
-        return f"recovery {self.recovery}: {self.holder}, since {self.taken_at}, last sign of life {self.beat_at}"
+        return f"{self.recovery}: {self.holder}, since {self.taken_at}, last sign of life {self.beat_at}"
 
 
 def parse_lease(raw: bytes | None) -> LeaseRecord | None:
@@ -192,7 +193,7 @@ class Lease:
         if newest is not None:
             successor = parse_lease(self._folder.read(newest))
         raise LeaseLostError(
-            "somebody else has taken over this repair",
+            "somebody else has taken over this checkpoint",
             subject=str(self._folder.file(self.number)),
             found="no lease at all" if newest is None else f"lease {newest}, {successor or 'of an unknown process'}",
             expected=f"lease {self.number}, {self._record.holder}",
@@ -276,8 +277,9 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     wait: Callable[[float], None],
     now_ms: Callable[[], int],
     pace: LeasePace = USUAL_PACE,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Lease:
-    """Become the one who repairs a checkpoint; waits while it is not known whether the last holder lives.
+    """Become the one who repairs a checkpoint, or loads by it; waits while nobody knows whether the last one lives.
 
     Call `require_exclusive_create` for this folder before.
 
@@ -290,6 +292,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
         wait: Wait for so many seconds, `time.sleep`.
         now_ms: The time for people, milliseconds since 1970.
         pace: How long to wait for a sign of life, and how often to give one.
+        tell: Gets a line for a person where it waits.
 
     Raises:
         LeaseHeldError: another process is at it; names it.
@@ -297,7 +300,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
         StorageError: the folder cannot be read or written.
     """
     leases = _Leases(storage, work_folder / "leases")
-    watch = _Watch(leases, clock, wait, pace)
+    watch = _Watch(leases, clock, wait, pace, tell)
     for _ in range(_ROUNDS_MAX):
         number = watch.free_number()
         now = _format_time(now_ms())
@@ -390,7 +393,7 @@ class _Leases:
 
 def _make_beyond_error(file: Location) -> LeaseInvalidError:
     return _make_invalid_error(
-        "a lease bears a number that no repair has counted up to",
+        "a lease bears a number that nobody has counted up to",
         file,
         found=f"a number of {len(file.name.removesuffix('.json'))} digits",
         expected=f"a number below {NUMBER_MAX:,}",
@@ -404,7 +407,7 @@ def _make_invalid_error(sentence: str, file: Location, found: str, expected: str
         found=found,
         expected=expected,
         effect="nothing was changed",
-        next=f"see that no repair is going on and who wrote it, then remove {file}",
+        next=f"see that nobody repairs it or loads by it, and who wrote it, then remove {file}",
     )
 
 
@@ -412,12 +415,18 @@ class _Watch:
     """Finds out whether the newest lease is anybody's."""
 
     def __init__(
-        self, leases: _Leases, clock: Callable[[], float], wait: Callable[[float], None], pace: LeasePace
+        self,
+        leases: _Leases,
+        clock: Callable[[], float],
+        wait: Callable[[float], None],
+        pace: LeasePace,
+        tell: Callable[[str], None],
     ) -> None:
         self._leases = leases
         self._clock = clock
         self._wait = wait
         self._pace = pace
+        self._tell = tell
         self._seen: tuple[int | None, bytes | None] | None = None
         self._watched_seconds = 0.0
 
@@ -443,6 +452,9 @@ class _Watch:
                 raise self.held(number, record)
             if self._watched_seconds >= self._pace.lease_seconds:
                 return self._leases.next_after(number)
+            if self._watched_seconds == 0:
+                who = record or _UNNAMED
+                self._tell(f"waiting up to {self._pace.lease_seconds:g} s for a sign of life: {who}")
             self._look_away()
 
     def _look_away(self) -> None:
@@ -464,9 +476,9 @@ class _Watch:
         if record is not None and look is not None:
             then = f"{then}; on {record.holder.host}: {look}"
         return LeaseHeldError(
-            "another process is repairing this checkpoint",
+            "another process is repairing this checkpoint, or loads by it",
             subject=str(self._leases.file(number)),
-            found="a process that has not written its name" if record is None else str(record),
+            found=_UNNAMED if record is None else str(record),
             expected="nobody",
             effect="nothing was changed",
             next=then,

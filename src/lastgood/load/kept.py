@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from lastgood.frozen import dataclass
 from lastgood.load.specification import LoadDiffersError, LoadSpec
 from lastgood.notes import read_json
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
@@ -116,9 +117,11 @@ def read_counts(storage: Storage, checkpoint: Location, batches: Collection[int]
     Raises:
         StorageError: it cannot be read (subclasses).
     """
+    folder = locate_kept(checkpoint) / COUNTS
+    with open_threads(storage, storage.parallel) as pool:
+        contents = list(pool.map(lambda batch: storage.read(folder / str(batch), limit=_COUNT_BYTES_MAX), batches))
     found = {}
-    for batch in batches:
-        raw = storage.read(locate_kept(checkpoint) / f"{COUNTS}/{batch}", limit=_COUNT_BYTES_MAX)
+    for batch, raw in zip(batches, contents, strict=True):
         try:
             found[batch] = ChunkCount.from_json(read_json(raw or b""))
         except (ShapeError, ValueError):

@@ -10,7 +10,7 @@ from lastgood.ids import is_id
 from lastgood.load.kept import COUNTS, SPEC, locate_kept, read_note
 from lastgood.load.specification import LoadDiffersError
 from lastgood.storage.reading import Location, Storage
-from lastgood.storage.writing import WritableStorage
+from lastgood.storage.writing import WritableStorage, move_on
 from lastgood.values import JsonValue, make_form
 
 _UNDOING = "undo.json"
@@ -21,12 +21,16 @@ _BYTES_MAX = 65_536
 class Undoing(JsonValue):
     """A load that is being taken back."""
 
-    json = make_form("id at_ms query_id", check=lambda undoing: undoing.require_sound())
+    json = make_form("id at_ms query_id table may_write", check=lambda undoing: undoing.require_sound())
 
     id: str
     at_ms: int
     query_id: str | None
     """None if no chunk was ever begun."""
+    table: str | None = None
+    """As `KIND:LOCATION`; None: nobody has noted it down."""
+    may_write: int | None = None
+    """The newest chunk that a driver on another machine may still write; None: no other reaches it."""
 
     def require_sound(self) -> None:
         """See that its id is one, since it becomes the name of a folder.
@@ -107,5 +111,5 @@ def put_aside(
         check()
         if storage.stat(work / name) is not None:
             # Safe: as above; the note that it is being taken back goes last.
-            storage.move(work / name, kept / name)
+            move_on(storage, work / name, kept / name)
     return kept

@@ -22,9 +22,10 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from lastgood.checkpoint.copies import Copy
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_batch, parse_folder_number
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, find_followed_batch, parse_batch
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.errors import StorageError
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
     compress,
@@ -219,11 +220,16 @@ class MirrorWriter:
 
     def _append(self, raw: bytes) -> bool:
         part = self._last_part
-        self._last_part = None  # behind a line that may be torn nothing is put
-        if part is None or not append(self._target, part, raw):
+        if part is None or sum(map(len, self._found)) + len(raw) > _AT_ONCE_BYTES:
             return False
-        self._last_part = part
-        return True
+        try:
+            return append(self._target, part, raw)
+        except StorageError:
+            # Behind a line that may be torn nothing is put; and the part stays: Spark may purge what its whole lines
+            # tell before a look has copied it again.
+            self._last_part = None
+            self._parts.remove(part)
+            raise
 
     def _write_part(self, name: str, raw: bytes) -> None:
         part = self._folder / "parts" / name
@@ -282,9 +288,7 @@ class MirrorWriter:
         entries = filter(_may_be_of_log, self._storage.scan(folder) or ())
         files = {f"{below}/{each.name}": each for each in entries}
         listing = tuple((path, _Facts.of(files[path])) for path in filter(is_copied, files))
-        batches = (parse_folder_number(each.name) for each in files.values())
-        newest = max((batch for batch in batches if batch is not None), default=None)
-        self._followed[folder] = listing, newest
+        self._followed[folder] = listing, find_followed_batch(each.name for each in files.values())
         return listing
 
     def _follow(self, folder: Location) -> _Listing:
@@ -294,7 +298,7 @@ class MirrorWriter:
             return self._list(folder)
         below = self._find_below(folder)
         following = dict(follow_numbers(self._storage, folder, max(0, newest + 1 - _NEWEST)))
-        if newest not in following:  # it was taken away
+        if max(following, default=newest) == newest:  # none has come: another thing has happened there
             return self._list(folder)
         found = {f"{below}/{batch}": _Facts.of(there) for batch, there in following.items()}
         listing = tuple((dict(listing) | found).items())

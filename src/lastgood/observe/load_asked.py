@@ -49,16 +49,23 @@ def find_places(files: Sequence[str], to: str, wanted: LoadOptions) -> tuple[lis
         )
     if wanted.is_table and find_traits(kind).marking is None:
         raise UsageError("rows of a table go into a table that knows batches", found=to, expected="delta:LOCATION")
-    _require_place(parse_location(place), kind, wanted)
+    require_reached(parse_location(place), wanted)
+    if wanted.follows_growth:
+        _require_same_plan(kind, place, "--follow-growth")
     return inputs, f"{kind}:{parse_location(place)}"
 
 
-def _require_place(place: Location, kind: str, wanted: LoadOptions) -> None:
-    """See that a table can lie there."""
-    require_reached(place, wanted)
-    if place.scheme != "file" and find_traits(kind).marking is None:
+def _require_same_plan(kind: str, place: str, found: str) -> None:
+    """See that a table can be told where two drivers have planned a chunk of other files each.
+
+    Raises:
+        UsageError: Spark's log of a folder names the files of the one who was late, and Delta has two versions.
+    """
+    if parse_location(place).scheme != "file" and find_traits(kind).marking is None:
         raise UsageError(
-            "a table on an object store is one that knows batches", found=f"{kind}:{place}", expected="delta:LOCATION"
+            "what grows goes, on an object store, into a table that knows batches",
+            found=f"{found}, into {kind}:{place}",
+            expected="delta:LOCATION, or files that are named and stay as they are",
         )
 
 
@@ -106,8 +113,7 @@ def find_quarantine(table: str, wanted: LoadOptions) -> str | None:
     if wanted.mode is not ParseMode.PERMISSIVE:
         found = f"--quarantine and --mode {wanted.mode.value}"
         raise UsageError("two options contradict each other", found=found, expected="one")
-    if parse_location(place).scheme != "file":
-        raise UsageError("records go apart into a table on a disk of this machine", found=place, expected="delta:PATH")
+    require_reached(parse_location(place), wanted)
     quarantine = f"{kind}:{parse_location(place)}"
     if quarantine == table:
         raise UsageError("records go apart into a table of their own", found=quarantine, expected="another one")
@@ -177,6 +183,9 @@ def look_at_load(named: Sequence[str], table: str, wanted: LoadOptions, begun: L
     if far and wanted.schema is None and choose_form(list(map(str, far)), wanted.form) not in _NEEDS_NO_SCHEMA:
         require_reached(far[0], wanted, next=f"--schema DDL added to the same command; or {IN_SESSION}")
     inputs, folder = _list_inputs(locations, wanted)
+    kind, _, place = table.partition(":")
+    if folder is not None and kind in SINK_KINDS:
+        _require_same_plan(kind, place, "a folder")
     form = choose_form([str(each) for each in inputs], wanted.form)
     quarantine = find_quarantine(table, wanted)
     if quarantine is not None and form not in _HAS_CORRUPT:

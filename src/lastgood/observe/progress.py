@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lastgood.checkpoint.layout import find_newest_batch
+from lastgood.checkpoint.layout import find_followed_batch, find_newest_batch
 from lastgood.frozen import dataclass
 from lastgood.storage.kept_listings import KeptListings, follow_numbers
 from lastgood.storage.reading import LocalStorage, Location, open_storage
@@ -72,11 +72,14 @@ class LogWatch:
         return self._kept.get(self._checkpoint / log, self._find_newest)
 
     def _find_newest(self, log: Location) -> int | None:
-        newest = None
-        if log in self._known:
-            newest = max((batch for batch, _ in follow_numbers(self._storage, log, self._known[log])), default=None)
-        if newest is None:
-            newest = find_newest_batch(name.removesuffix("/") for name in self._storage.names(log) or ())
-        if newest is not None and isinstance(self._storage, LocalStorage):
-            self._known[log] = newest
-        return newest
+        known = self._known.pop(log, None)
+        if known is not None:
+            newest = max((batch for batch, _ in follow_numbers(self._storage, log, known)), default=known)
+            if newest > known:  # else something else has happened there
+                self._known[log] = newest
+                return newest
+        names = [name.removesuffix("/") for name in self._storage.names(log) or ()]
+        followed = find_followed_batch(names)
+        if followed is not None and isinstance(self._storage, LocalStorage):
+            self._known[log] = followed
+        return find_newest_batch(names)

@@ -83,14 +83,15 @@ def load(
     place = choose_ledger(wanted.ledger, None, os.environ)
     if place is not None:
         require_libraries(place)
-    with hold_load(files, to, wanted) as held:
+    with hold_load(files, to, wanted, say) as held:
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
         is_new = not held.is_whole
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
             with held.raise_if_overtaken():
-                run(question, Follower(storage, checkpoint, spec, tell, held.check).take, say)
+                follower = Follower(storage, checkpoint, spec, tell, held.check, begun.count_bytes(spec) or 0)
+                run(question, follower.take, say)
         held.require_all_there()
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
         if spec.is_table:
@@ -147,6 +148,7 @@ def undo_load(
     to: str,
     options: LoadOptions | None = None,
     *,
+    say: Callable[[str], None] = lambda _: None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> LoadUndone:
     """Take all rows of a load out of its table, and what was noted of it to another place; nothing is deleted.
@@ -157,7 +159,8 @@ def undo_load(
     Args:
         files: As for `load`.
         to: The table.
-        options: How they were loaded; only `checkpoint` counts.
+        options: How they were loaded; only `checkpoint` and `quarantine` count.
+        say: Is told, in a few words, what takes time.
         now_ms: Tells the time.
 
     Raises:
@@ -167,7 +170,9 @@ def undo_load(
         CheckpointHeldError: the load goes on in another process.
         StorageError: it cannot be read or written (subclasses).
     """
-    with hold_load_to_undo(files, to, options or LoadOptions(), now_ms()) as held:
+    with hold_load_to_undo(files, to, options or LoadOptions(), now_ms(), say) as held:
+        say("taking its rows out of the table")
         taken = held.take_out()
+        say("moving its checkpoint aside")
         kept = put_aside(held.storage, held.checkpoint, held.undoing, held.check)
     return LoadUndone(load=held.name, table=held.table, version=taken.version, rows_kept=taken.kept, kept=str(kept))

@@ -132,7 +132,7 @@ def verify_load(
     """
     began = time.monotonic()
     wanted = options or LoadOptions()
-    with hold_load(files, to, replace(wanted, evolves=False)) as held:
+    with hold_load(files, to, replace(wanted, evolves=False), say) as held:
         own = held.find_own_rows()
         spec = unpack_files(held.spec, say)
         compared: dict[str, Any] = {}

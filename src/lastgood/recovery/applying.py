@@ -309,7 +309,7 @@ class _Work:
                 work_of_ours = HoldReason.UNDO if found is None else HoldReason.APPLY
                 held.enter_context(hold_checkpoint(str(self.location), locate_lock_file(self.location), work_of_ours))
             require_exclusive_create(storage, work)
-            lease = held.enter_context(_take_lease(storage, work, self.plan.recovery))
+            lease = held.enter_context(_take_lease(storage, work, self.plan.recovery, self.tell))
             asked = Asked(evidence=self.warrant.evidence.words())
             require_no_open(storage, self.location, asked, self.target.config, but=self.plan.recovery)
             is_forth = found is not None
@@ -467,7 +467,7 @@ def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm:
     )
 
 
-def _take_lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
+def _take_lease(storage: WritableStorage, work: Location, recovery: str, tell: Tell) -> Lease:
     return take_lease(
         storage,
         work,
@@ -476,6 +476,7 @@ def _take_lease(storage: WritableStorage, work: Location, recovery: str) -> Leas
         clock=time.monotonic,
         wait=time.sleep,
         now_ms=read_clock_ms,
+        tell=tell,
     )
 
 

@@ -5,7 +5,7 @@ What a kind does is imported when it is done: who only asks what it is needs nei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from lastgood.frozen import dataclass
@@ -83,6 +83,20 @@ class OwnRows(JsonValue):
     """Paths below the sink, escaped as its log has them, of the files that hold them; None: all rows are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """On behalf of what all rows of a query are taken out of a sink."""
+
+    query_id: str
+    checkpoint: str
+    """Of the query."""
+    recovery: str
+    """By which it is found that it is done."""
+    at_ms: int
+    may_write: int | None
+    """The newest batch that a driver may still write which sleeps on another machine; None: there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class TakenOut(JsonValue):
     """What has become of the rows of a query that were taken out of a sink."""
@@ -137,13 +151,18 @@ class SinkKind:
     """Gives access to what it claims."""
     find_own_rows: Callable[[Storage, Location, str, int], OwnRows | str] | None = None
     """The rows that so many batches of a query have put into one, or why nobody can tell; None: of this kind never."""
-    find_broken_batch: Callable[[Storage, Location, str, int], str | None] | None = None
-    """Which batch of a query, up to one, does not stand in one once, for a person; None: of this kind nobody tells."""
+    find_broken_batch: Callable[[Storage, Location, str, Collection[int]], str | None] | None = None
+    """Which of these batches of a query does not stand in one once, for a person; or None.
+
+    None: of this kind whoever writes a batch a second time writes the same, and in its place.
+    """
     count_rows: Callable[[Storage, Location, str, int], int | None] | None = None
     """How many rows a batch of a query has put into one; None if its log does not tell (any more)."""
-    take_out: Callable[[WritableStorage, Location, str, str, int], TakenOut | str] | None = None
-    """Takes all rows of a query out of one, on behalf of who has an id, at a time, and once however often it is called;
-    or why that cannot be done. None: of this kind never."""
+    take_out: Callable[[WritableStorage, Location, Taking], TakenOut | str] | None = None
+    """Takes all rows of a query out of one, once however often it is called; or why that cannot be done.
+
+    None: of this kind never.
+    """
     reserve: Callable[[WritableStorage, Location, Location, int | None], str | None] | None = None
     """Keeps one for the query of a checkpoint, whose newest plan is that batch; or why it cannot be its own.
 

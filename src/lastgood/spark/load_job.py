@@ -30,6 +30,7 @@ from lastgood.journal.lease import is_newest
 from lastgood.load.begun import read_begun, read_end, read_planned
 from lastgood.load.encoding import ENCODING
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, locate_kept, read_counts
+from lastgood.load.others import find_other_load
 from lastgood.load.position import LoadPosition
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
 from lastgood.load.ranges import begin_of, find_end_of_chunk
@@ -45,7 +46,7 @@ from lastgood.spark.load_parquet import find_difference
 from lastgood.spark.load_readers import NORMALIZED
 from lastgood.spark.load_source import NAME, OVERTAKEN, LoadReader, LoadSource, tell_whole
 from lastgood.storage.reading import open_storage, parse_location
-from lastgood.storage.writing import LocalWriter, open_writable
+from lastgood.storage.writing import open_writable
 
 CORRUPT = "__lastgood_corrupt"
 """The column of a corrupt record, where the schema has none for it."""
@@ -260,7 +261,7 @@ class Job:
             return
         place = parse_location(self.question["sink"]["location"])
         planned = read_checkpoint(self.storage, self.checkpoint).last_planned
-        why = reserve(LocalWriter(root=place), place, self.checkpoint, planned)
+        why = reserve(open_writable(place), place, self.checkpoint, planned)
         if why is not None:
             raise LoadRefusedError("taken", why)
 
@@ -275,8 +276,20 @@ class Job:
             self.count_again(known)
             self.spec = replace(self.spec, columns_at_first=self.spec.columns_at_first or len(known))
         self.spec = replace(self.spec, columns=schema.json())
+        if known is None:
+            self._require_not_loaded()
         if self.is_kept:
             self._keep_spec()
+
+    def _require_not_loaded(self) -> None:
+        """See once more that no other load reads one of the files into the table: it may have begun meanwhile."""
+        if "sink" not in self.question:
+            return
+        table = parse_location(self.question["sink"]["location"])
+        files = [each.location for each in self.spec.files]
+        found = find_other_load(self.storage, table, self.checkpoint, files)
+        if found is not None:
+            raise LoadRefusedError("loaded", found)
 
     def _keep_spec(self) -> None:
         self.require_held()

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from lastgood.planning.steps import BringStep
 from lastgood.steps.carrying import Site
-from lastgood.steps.moved_file import MovedFile, are_same
+from lastgood.steps.moved_file import MovedFile
 from lastgood.steps.state_version import ReplacedState
+from lastgood.storage.reading import are_same
 from lastgood.storage.rights import WORK_SUFFIX
 
 

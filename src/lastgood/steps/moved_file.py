@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lastgood.steps.carrying import Carrying, CheckpointChangedError
-from lastgood.storage.reading import Location, Storage, read_part
+from lastgood.storage.reading import Location, are_same
 from lastgood.storage.writing import WritableStorage
-
-_PART_BYTES = 4 * 1024 * 1024
 
 
 class MovedFile(Carrying):
@@ -79,13 +77,3 @@ class MovedFile(Carrying):
                 found="no such file" if here is None else f"{here.size} bytes",
                 expected=f"{self._size} bytes",
             )
-
-
-def are_same(storage: Storage, first: Location, second: Location, size: int) -> bool:
-    """Whether two files of this size are the same byte for byte; neither is held as a whole."""
-    parts = range(0, size, _PART_BYTES)
-    return all(
-        read_part(storage, first, begin=at, limit=_PART_BYTES)
-        == read_part(storage, second, begin=at, limit=_PART_BYTES)
-        for at in parts
-    )

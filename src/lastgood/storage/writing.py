@@ -28,6 +28,7 @@ from lastgood.storage.reading import (
     Location,
     Storage,
     StorageDeniedError,
+    are_same,
     format_fsspec_path,
     open_storage,
     translate_errors,
@@ -148,6 +149,23 @@ def append(storage: WritableStorage, file: Location, content: bytes) -> bool:
         StorageError: as `WritableStorage`.
     """
     return isinstance(storage, LocalWriter) and storage.append(file, content)
+
+
+def move_on(storage: WritableStorage, source: Location, target: Location) -> None:
+    """Give a file another name, or end a move that was killed between its copy and its removal.
+
+    Raises:
+        MoveRefusedError: there is no such file, or something else has the new name; nothing was done.
+        StorageError: as `WritableStorage`.
+    """
+    here, there = storage.stat(source), storage.stat(target)
+    if here is None or there is None or here.size != there.size:
+        storage.move(source, target)
+    elif are_same(storage, source, target, here.size or 0):
+        # Safe: what it holds was just seen at the target as well.
+        storage.remove(source)
+    else:
+        storage.move(source, target)
 
 
 def estimate_late_write_seconds(folder: Location) -> float:
@@ -421,19 +439,7 @@ class FsspecWriter(FsspecStorage):
     def move_folder(self, source: Location, target: Location) -> None:
         """Give a folder another name; see `WritableStorage.move_folder`."""
         for entry in list(self.walk(source) or ()):
-            self._move_on(source / entry.name, target / entry.name)
-
-    def _move_on(self, source: Location, target: Location) -> None:
-        """Move a file, or end a move that was killed between its copy and its removal."""
-        there = self.stat(target)
-        if there is None:
-            self.move(source, target)
-            return
-        limit = (there.size or 0) + 1
-        if self.read(source, limit=limit) != self.read(target, limit=limit):
-            raise _make_in_the_way_error(target)
-        # Safe: what it holds was just seen at the target as well.
-        self.remove(source)
+            move_on(self, source / entry.name, target / entry.name)
 
     def copy(self, source: Location, target: Location) -> None:
         """Put a copy where there is no file; see `WritableStorage.copy`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from lastgood.journal.lease import Lease
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.kept import ChunkCount, read_counts, read_spec
+from lastgood.load.others import find_other_load, locate_loads, make_other_load_error
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import (
     PROGRAM,
@@ -29,10 +30,9 @@ from lastgood.load.specification import (
 from lastgood.load.undone import Undoing, keep_undoing, read_undoing
 from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load, require_answer
 from lastgood.observe.load_options import LoadOptions
-from lastgood.sinks.kind import OwnRows, TakenOut
+from lastgood.sinks.kind import OwnRows, TakenOut, Taking
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
-from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.supervise.load_driver import LoadFailedError, LoadQuestion, LoadSink
 from lastgood.supervise.load_hold import check_lease, hold_alone
@@ -93,23 +93,32 @@ class HeldLoad:
             raise
 
     def require_all_there(self) -> None:
-        """See that a table of which storage and writers keep no two apart has each chunk that is committed once.
+        """See that tables of which storage and writers keep no two apart have each chunk that is committed once.
 
         Raises:
-            LoadFailedError: it has not.
+            LoadFailedError: one has not.
             StorageError: its log cannot be read (subclasses).
         """
-        find = SINK_KINDS[self.kind].find_broken_batch
-        if self.place is None or self.place.scheme == "file" or find is None:
-            return
         found = read_checkpoint(self.storage, self.checkpoint)
-        if not isinstance(found.query, QueryMetadata) or found.last_committed is None:
+        if self.place is None or not isinstance(found.query, QueryMetadata) or found.last_committed is None:
             return
-        broken = find(open_storage(self.place), self.place, found.query.query_id, found.last_committed)
+        written = range(found.last_committed + 1)
+        self._require_there(self.spec.table, found.query.query_id, written)
+        if self.spec.quarantine is not None:
+            counts = read_counts(self.storage, self.checkpoint, written)
+            corrupt = [batch for batch, count in counts.items() if count.corrupt]
+            self._require_there(self.spec.quarantine, found.query.query_id, corrupt)
+
+    def _require_there(self, table: str, query_id: str, batches: Collection[int]) -> None:
+        kind, place = _split_table(table)
+        find = SINK_KINDS[kind].find_broken_batch
+        if place.scheme == "file" or find is None or not batches:
+            return
+        broken = find(open_storage(place), place, query_id, batches)
         if broken is not None:
             raise LoadFailedError(
                 "a chunk that was committed does not stand in the table once",
-                subject=self.spec.table,
+                subject=table,
                 found=f"{broken}: somebody else may have written another version in its place",
                 expected="one version for each chunk",
                 effect="rows are lost, or there twice",
@@ -217,13 +226,16 @@ def _make_sink(table: str | None) -> LoadSink | None:
 
 
 @contextmanager
-def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[HeldLoad]:
+def hold_load(
+    files: Sequence[str], to: str, wanted: LoadOptions, say: Callable[[str], None] = lambda _: None
+) -> Iterator[HeldLoad]:
     """Find the load that is asked for, and hold it.
 
     Args:
         files: As they are named: files, or one folder.
         to: The table, as it is named.
         wanted: How they are loaded.
+        say: Is told where it waits.
 
     Raises:
         UsageError: a file or an option cannot be what was meant.
@@ -234,9 +246,22 @@ def hold_load(files: Sequence[str], to: str, wanted: LoadOptions) -> Iterator[He
     """
     located = _locate_load(files, to, wanted)
     require_answer(located.place)
-    asked = look_at_load(located.inputs, located.table, wanted, _read_known(located.checkpoint))
-    with _hold(located.name, located.place, located.checkpoint, asked, wanted) as held:
+    known = _read_known(located.checkpoint)
+    asked = look_at_load(located.inputs, located.table, wanted, known)
+    if asked.quarantine is not None:
+        require_answer(_split_table(asked.quarantine)[1])
+    with _hold(located.name, located.place, located.checkpoint, asked, wanted, say) as held:
+        _require_not_loaded(held, located.place, known)
         yield held
+
+
+def _require_not_loaded(held: HeldLoad, place: Location, known: LoadSpec | None) -> None:
+    """See that no file that the load does not know yet was loaded into the table by another one."""
+    begun = () if known is None else known.files
+    fresh = {each.location for each in held.spec.files} - {each.location for each in begun}
+    found = find_other_load(held.storage, place, held.checkpoint, fresh)
+    if found is not None:
+        raise make_other_load_error(found)
 
 
 @contextmanager
@@ -262,9 +287,14 @@ def _read_known(checkpoint: Location) -> LoadSpec | None:
 
 @contextmanager
 def _hold(
-    name: str, place: Location | None, checkpoint: Location, asked: LoadSpec, wanted: LoadOptions
+    name: str,
+    place: Location | None,
+    checkpoint: Location,
+    asked: LoadSpec,
+    wanted: LoadOptions,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[HeldLoad]:
-    with hold_alone(checkpoint) as lease:
+    with hold_alone(checkpoint, say) as lease:
         storage = open_storage(checkpoint)
         spec, begun = find_begun(
             storage,
@@ -333,10 +363,17 @@ class LoadToUndo:
         undoing, (kind, place) = self.undoing, _split_table(table)
         if undoing.query_id is None:
             return TakenOut(None, None)
+        taking = Taking(
+            query_id=undoing.query_id,
+            checkpoint=str(self.checkpoint),
+            recovery=undoing.id,
+            at_ms=undoing.at_ms,
+            may_write=undoing.may_write,
+        )
         take_out = SINK_KINDS[kind].take_out
         assert take_out is not None  # else it is no table for a load
         self.check()
-        found = take_out(open_writable(place), place, undoing.query_id, undoing.id, undoing.at_ms)
+        found = take_out(open_writable(place), place, taking)
         if isinstance(found, str):
             raise LoadUndoRefusedError(
                 "the rows of the load cannot be taken out of the table",
@@ -350,7 +387,9 @@ class LoadToUndo:
 
 
 @contextmanager
-def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms: int) -> Iterator[LoadToUndo]:
+def hold_load_to_undo(
+    files: Sequence[str], to: str, wanted: LoadOptions, now_ms: int, say: Callable[[str], None] = lambda _: None
+) -> Iterator[LoadToUndo]:
     """Find the load that was made of files, hold it, and note down that it is being taken back.
 
     Args:
@@ -358,6 +397,7 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
         to: The table, as it is named.
         wanted: How they were loaded; only `checkpoint` and `quarantine` count.
         now_ms: The time.
+        say: Is told where it waits.
 
     Raises:
         UsageError: a file or the table is not understood.
@@ -368,16 +408,16 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
     located = _locate_load(files, to, wanted)
     checkpoint, table = located.checkpoint, located.table
     quarantine = find_quarantine(table, wanted)
-    with hold_alone(checkpoint) as lease:
+    with hold_alone(checkpoint, say) as lease:
         storage = open_writable(checkpoint)
         undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
         if undoing is None or spec is not None:  # which is there until its rows are out
             _require_begun(spec, located.inputs, table, quarantine)
         if undoing is None:
-            query = read_checkpoint(storage, checkpoint).query
-            query_id = query.query_id if isinstance(query, QueryMetadata) else None
-            undoing = Undoing(make_id(now_ms), now_ms, query_id)
+            undoing = _begin_undoing(storage, checkpoint, table, now_ms, is_shared=lease is not None)
             keep_undoing(storage, checkpoint, undoing)
+        elif undoing.table not in (None, table):
+            raise _make_no_such_load_error("another one", located.inputs, table, quarantine)
         yield LoadToUndo(
             name=located.name,
             checkpoint=checkpoint,
@@ -389,16 +429,31 @@ def hold_load_to_undo(files: Sequence[str], to: str, wanted: LoadOptions, now_ms
         )
 
 
+def _begin_undoing(storage: Storage, checkpoint: Location, table: str, now_ms: int, *, is_shared: bool) -> Undoing:
+    """What is noted down before anything is taken back."""
+    found = read_checkpoint(storage, checkpoint)
+    query_id = may_write = None
+    if isinstance(found.query, QueryMetadata):
+        query_id = found.query.query_id
+    if is_shared and found.last_planned is not None:
+        may_write = found.last_planned + 1  # its driver may have asked whether it may plan that, and sleep since
+    return Undoing(make_id(now_ms), now_ms, query_id, table, may_write)
+
+
 def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str, quarantine: str | None) -> None:
     """See that a load of these files into this table has begun."""
     if spec is None or spec.list_inputs() != inputs or (spec.table, spec.quarantine) != (table, quarantine):
-        apart = "" if quarantine is None else f", with --quarantine {quarantine}"
-        raise LoadDiffersError(
-            "there is no such load",
-            found="another one" if spec else "none",
-            expected=f"one of {', '.join(inputs)} into {table}{apart}",
-            effect="nothing was changed",
-        )
+        raise _make_no_such_load_error("another one" if spec else "none", inputs, table, quarantine)
+
+
+def _make_no_such_load_error(found: str, inputs: Sequence[str], table: str, quarantine: str | None) -> LoadDiffersError:
+    apart = "" if quarantine is None else f", with --quarantine {quarantine}"
+    return LoadDiffersError(
+        "there is no such load",
+        found=found,
+        expected=f"one of {', '.join(inputs)} into {table}{apart}",
+        effect="nothing was changed",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +472,7 @@ def _locate_load(files: Sequence[str], to: str, wanted: LoadOptions) -> _Located
     inputs, table = find_places(files, to, wanted)
     place = parse_location(table.partition(":")[2])
     name = name_load(inputs, table)
-    checkpoint = place.sibling(f"{WORK_SUFFIX}/loads/{name}")
+    checkpoint = locate_loads(place) / name
     if wanted.checkpoint:
         checkpoint = parse_location(wanted.checkpoint)
     return _Located(inputs=inputs, name=name, table=table, place=place, checkpoint=checkpoint)

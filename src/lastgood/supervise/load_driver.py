@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lastgood.lab.s3a import is_on_s3, make_s3a_conf
 from lastgood.lab.spark import QUICK_COMPILER, SPARKS_WITH_JARS, SparkEnvironment, find_default_spark, submit
 from lastgood.load.begun import read_end
 from lastgood.load.going_on import make_table_error
+from lastgood.load.others import make_other_load_error
 from lastgood.load.specification import LoadFormat, LoadNotComparableError, LoadSpec, TableTakenError
 from lastgood.notes import read_json
 from lastgood.process.java import Java, find_java
@@ -147,6 +149,12 @@ class LoadProgress(JsonValue):
     """Chunks of this run so far."""
     unit: str
     """Of `done` and `size`: `bytes`, `rows` or `versions`."""
+    seconds: float
+    """Since this run began to load."""
+    per_second: float | None
+    """So much of `done` came in a second of them; None before its first chunk."""
+    seconds_left: float | None
+    """How long the rest takes at this rate; None before its first chunk."""
 
 
 @dataclass(slots=True)
@@ -159,13 +167,17 @@ class Follower:
     tell: Callable[[LoadProgress], None]
     check: Callable[[], None]
     """Raises an error if the load is not ours any more."""
+    begun: int = 0
+    """What was read and committed before."""
+    clock: Callable[[], float] = time.monotonic
     size: int = 0
     """Of all that is loaded, as the job has found it when it began."""
     rows: int = 0
     chunks: int = 0
+    began_at: float | None = None
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Pass on that a chunk is committed.
+        """Pass on where it begins, and that a chunk is committed.
 
         Raises:
             CheckpointHeldError: another machine has gone on with the load.
@@ -173,14 +185,37 @@ class Follower:
         self.check()
         if "began" in told:
             self.size = told["began"]["size"]
-        if "chunk" not in told:
-            return
-        self.rows += told["chunk"]["rows"]
-        self.chunks += 1
-        end = read_end(self.storage, self.checkpoint, told["chunk"]["batch"])
-        done = self.spec.count_bytes_before(end.file, end.position)
-        unit = self.spec.unit
-        self.tell(LoadProgress(done=done, size=self.size, rows=self.rows, chunks=self.chunks, unit=unit))
+            self.began_at = self.clock()
+            self._tell_progress(self.begun)
+        if "chunk" in told:
+            self.rows += told["chunk"]["rows"]
+            self.chunks += 1
+            end = read_end(self.storage, self.checkpoint, told["chunk"]["batch"])
+            self._tell_progress(self.spec.count_bytes_before(end.file, end.position))
+
+    def _tell_progress(self, done: int) -> None:
+        now = self.clock()
+        seconds = now - (self.began_at or now)
+        per_second = seconds_left = None
+        if done > self.begun and seconds > 0:
+            per_second = (done - self.begun) / seconds
+            seconds_left = max(0, self.size - done) / per_second
+        self.tell(
+            LoadProgress(
+                done=done,
+                size=self.size,
+                rows=self.rows,
+                chunks=self.chunks,
+                unit=self.spec.unit,
+                seconds=round(seconds, 1),
+                per_second=_show_rounded(per_second),
+                seconds_left=_show_rounded(seconds_left),
+            )
+        )
+
+
+def _show_rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 RunLoad = Callable[[LoadQuestion, Callable[[Mapping[str, Any]], None], Callable[[str], None]], None]
@@ -302,6 +337,8 @@ def make_load_error(error: Mapping[str, str], then: str, table: str | None = Non
             effect="nothing was loaded",
             next="--to with another folder; a Delta table takes several loads",
         )
+    if kind == "loaded":
+        return make_other_load_error(found)
     if kind == "rows":
         return make_table_error(found)
     if kind == "compare":

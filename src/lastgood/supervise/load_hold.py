@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lastgood.ids import make_id
 from lastgood.journal.lease import Holder, Lease, LeaseHeldError, LeaseLostError, take_lease
+from lastgood.observe.load_asked import require_answer
 from lastgood.observe.open_query import read_clock_ms
 from lastgood.recovery.hold import CheckpointHeldError, HoldReason, hold_checkpoint, locate_lock_file
 from lastgood.storage.reading import Location
@@ -16,10 +17,15 @@ from lastgood.storage.writing import open_writable, require_exclusive_create
 
 
 @contextmanager
-def hold_alone(checkpoint: Location) -> Iterator[Lease | None]:
+def hold_alone(checkpoint: Location, say: Callable[[str], None] = lambda _: None) -> Iterator[Lease | None]:
     """Hold a checkpoint while the block runs; gives the lease, or None where only this machine reaches it.
 
+    Args:
+        checkpoint: Of the load.
+        say: Is told where it waits for a sign of life of another machine.
+
     Raises:
+        UsageError: its bucket is not there.
         CheckpointHeldError: another process works on it, here or elsewhere.
         ExclusiveCreateUnsupportedError: its storage keeps no two machines apart.
         StorageError: the checkpoint cannot be written to (subclasses).
@@ -28,7 +34,8 @@ def hold_alone(checkpoint: Location) -> Iterator[Lease | None]:
         if checkpoint.scheme == "file":
             yield None
             return
-        with _take_lease(checkpoint) as lease:
+        require_answer(checkpoint)
+        with _take_lease(checkpoint, say) as lease:
             yield lease
 
 
@@ -51,7 +58,7 @@ def check_lease(lease: Lease, checkpoint: Location) -> None:
         ) from lost
 
 
-def _take_lease(checkpoint: Location) -> Lease:
+def _take_lease(checkpoint: Location, say: Callable[[str], None]) -> Lease:
     storage, work = open_writable(checkpoint), checkpoint.sibling(WORK_SUFFIX)
     require_exclusive_create(storage, work)
     try:
@@ -63,6 +70,7 @@ def _take_lease(checkpoint: Location) -> Lease:
             clock=time.monotonic,
             wait=time.sleep,
             now_ms=read_clock_ms,
+            tell=say,
         )
     except LeaseHeldError as held:
         raise CheckpointHeldError(

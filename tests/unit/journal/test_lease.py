@@ -132,7 +132,7 @@ def test_the_first_sign_of_life_of_another_holder_is_enough() -> None:
         first.check()
     told = held.value.to_json()
     assert told["subject"] == "s3a://lake/chk.lastgood/leases/1.json"
-    assert told["found"].startswith("recovery first: process 77 of ann on other-host, since 2026-09-21T14:13:20.000Z")
+    assert told["found"].startswith("first: process 77 of ann on other-host, since 2026-09-21T14:13:20.000Z")
     assert "ps -fp 77" in told["next"]
     assert "on other-host" in told["next"]
 
@@ -152,7 +152,7 @@ def test_another_one_who_is_faster_while_we_watch_holds_it() -> None:
     time = Time({7: lambda: taken.append(take(storage, "faster"))})
     with pytest.raises(LeaseHeldError) as held:
         take(storage, "slower", time)
-    assert "recovery faster" in (held.value.found or "")
+    assert "faster: process" in (held.value.found or "")
     assert time.looks == 7
     taken[0].release()
     dead.release()
@@ -164,7 +164,7 @@ def test_another_one_who_is_faster_between_look_and_create_holds_it() -> None:
     slow = FaultyWriter(storage, between=lambda number: fast.append(take(storage, "fast")) if number == 1 else None)
     with pytest.raises(LeaseHeldError) as held:
         take(slow, "slow")
-    assert "recovery fast" in (held.value.found or "")
+    assert "fast: process" in (held.value.found or "")
     fast[0].release()
 
 
@@ -212,7 +212,7 @@ def test_a_lease_that_does_not_change_for_its_time_is_taken_over() -> None:
         lease.check()
         with pytest.raises(LeaseLostError) as lost:
             late.check()
-        assert "lease 2, recovery next: process 77" in (lost.value.found or "")
+        assert "lease 2, next: process 77" in (lost.value.found or "")
         late.beat()  # a thread that wakes up late
         lease.check()
         with pytest.raises(LeaseLostError):
@@ -220,6 +220,14 @@ def test_a_lease_that_does_not_change_for_its_time_is_taken_over() -> None:
     late.release()
     with take(storage, "after", Time()) as lease:
         assert (lease.number, names(storage)) == (3, ["2.json", "3.json"])
+
+
+def test_who_waits_for_a_sign_of_life_says_so_once() -> None:
+    told: list[str] = []
+    storage = MemoryWriter()
+    storage.write(LEASES / "1.json", b"half of a lea")
+    take(storage, "next", tell=told.append).release()
+    assert told == ["waiting up to 60 s for a sign of life: a process that has not written its name"]
 
 
 def test_a_machine_that_sleeps_while_it_watches_takes_nothing_from_the_living() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut
+from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut, Taking
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
@@ -32,10 +33,10 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return find_own_rows(storage, location, query_id, batches)
 
 
-def _find_broken_batch(storage: Storage, location: Location, query_id: str, last: int) -> str | None:
+def _find_broken_batch(storage: Storage, location: Location, query_id: str, batches: Collection[int]) -> str | None:
     from lastgood.sinks.delta.own_rows import find_broken_batch
 
-    return find_broken_batch(storage, location, query_id, last)
+    return find_broken_batch(storage, location, query_id, batches)
 
 
 def _count_rows(storage: Storage, location: Location, query_id: str, batch: int) -> int | None:
@@ -44,12 +45,10 @@ def _count_rows(storage: Storage, location: Location, query_id: str, batch: int)
     return count_rows(storage, location, query_id, batch)
 
 
-def _take_out(
-    storage: WritableStorage, location: Location, query_id: str, recovery: str, now_ms: int
-) -> TakenOut | str:
+def _take_out(storage: WritableStorage, location: Location, taking: Taking) -> TakenOut | str:
     from lastgood.sinks.delta.taking_out import take_out
 
-    return take_out(storage, location, query_id, recovery, now_ms)
+    return take_out(storage, location, taking)
 
 
 def _make_changes() -> SinkChanges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.table import TableLog, read_table_log
@@ -46,8 +47,8 @@ def count_rows(storage: Storage, table: Location, app_id: str, batch: int) -> in
     return counts.get(batch)
 
 
-def find_broken_batch(storage: Storage, table: Location, app_id: str, last: int) -> str | None:
-    """Which batch of an application does not stand in a table as it should, once, in one line for a person; or None.
+def find_broken_batch(storage: Storage, table: Location, app_id: str, batches: Collection[int]) -> str | None:
+    """Which of these batches of an application does not stand in a table once, in one line for a person; or None.
 
     On an object store Delta's own writers look whether there is a version, and then write it: of two that do so at the
     same time one loses its version without a word, and one who was late may write a batch a second time.
@@ -56,7 +57,7 @@ def find_broken_batch(storage: Storage, table: Location, app_id: str, last: int)
         storage: From `open_storage(table)`.
         table: The folder that holds `_delta_log`.
         app_id: Under which its batches were written, one after another.
-        last: The newest of them.
+        batches: Those that it has written.
 
     Raises:
         StorageError, ExtraMissingError: as `find_own_rows`.
@@ -64,19 +65,20 @@ def find_broken_batch(storage: Storage, table: Location, app_id: str, last: int)
     log = read_table_log(storage, table, deadline=Deadline.after(_SECONDS), since=0)
     if log is None or isinstance(log, Damage):
         return str(log or "there is no table")
-    return judge_broken_batch(log, app_id, last)
+    return judge_broken_batch(log, app_id, batches)
 
 
-def judge_broken_batch(log: TableLog, app_id: str, last: int) -> str | None:
+def judge_broken_batch(log: TableLog, app_id: str, batches: Collection[int]) -> str | None:
     """The same, by the log of the table: of the batches of which its versions can still tell."""
+    last = max(batches, default=-1)
     own = [commit.by_app for commit in log.commits if app_id in commit.by_app]
     found = [marks[app_id].version for marks in own]
     times = Counter(found)
     first = min(found, default=last + 1)
     if log.oldest_read == 0:
         first = 0
-    for batch in range(first, last + 1):
-        if times[batch] != 1:
+    for batch in sorted(batches):
+        if batch >= first and times[batch] != 1:
             return f"batch {batch} stands in {times[batch]} versions, and not in one"
     known = log.transactions.get(app_id)
     if log.unknown is None and known is not None and known.version < last:

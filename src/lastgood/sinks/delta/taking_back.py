@@ -30,17 +30,45 @@ def find_reach_back(log: TableLog, history: History, obstacles: tuple[str, ...])
     reached, because = _go_back(log, history, obstacles)
     if reached is not None and reached < 0:
         return 0, "it is the first batch"
-    return reached, because
+    return reached, because or f"the version of batch {reached} was not read"
 
 
 def find_obstacle(log: TableLog, history: History, obstacles: tuple[str, ...]) -> str | None:
-    """What stands against taking all batches back, also the first, in one line for a person; None if nothing does."""
+    """What stands against taking all batches back, also the first, in one line for a person; None if nothing does.
+
+    A batch may have written nothing, as one without corrupt records into a table of these.
+    """
+    left = _find_left(log, history)
+    if left is not None:
+        return left
     reached, because = _go_back(log, history, obstacles)
-    return None if reached is not None and reached < 0 else because
+    if reached is not None and reached < 0:
+        return None
+    are_all_read = log.oldest_read == 0 and history.unclear is None
+    if because is None and not are_all_read:
+        return f"the version of batch {reached} was not read"
+    return because
 
 
-def _go_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tuple[int | None, str]:
-    """As `find_reach_back`, but below 0 where also the first batch can be taken back."""
+def _find_left(log: TableLog, history: History) -> str | None:
+    """A version whose batch does not count any more, though files that it added are there; for a person."""
+    there: set[str] = set()
+    for commit in log.commits:
+        there -= commit.removed
+        there |= commit.added
+    gone = {each.version: each.batch_id for each in history.batches if not each.is_live}
+    for commit in log.commits:
+        if commit.version in gone and commit.added & there:
+            why = history.unclear or "a later version has taken it back"
+            return f"files of batch {gone[commit.version]} are there, of which nobody knows whether it counts: {why}"
+    return None
+
+
+def _go_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tuple[int | None, str | None]:
+    """As `find_reach_back`, but below 0 where also the first batch can be taken back.
+
+    None if in none of the versions that were read anything stands against going further.
+    """
     against = (*obstacles, *_list_forbidding(log))
     reached = history.shown.batch_id
     if against or reached is None:
@@ -58,7 +86,7 @@ def _go_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> tup
             reached = batch_id - 1
         if commit.recovery is None:
             touched |= dict.fromkeys(commit.added | commit.removed, commit)
-    return (reached, f"the version of batch {reached} was not read")
+    return reached, None
 
 
 def list_versions_above(history: History, batch: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lastgood.checkpoint.layout import SINK_LOG
-from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut
+from lastgood.sinks.kind import Opening, OwnRows, SinkKind, SinkReader, SinkTraits, TakenOut, Taking
 
 if TYPE_CHECKING:
     from lastgood.sinks.changes import SinkChanges
@@ -35,13 +35,10 @@ def _find_own_rows(storage: Storage, location: Location, query_id: str, batches:
     return OwnRows(None, None)
 
 
-def _take_out(
-    storage: WritableStorage, location: Location, query_id: str, recovery: str, now_ms: int
-) -> TakenOut | str:
+def _take_out(storage: WritableStorage, location: Location, taking: Taking) -> TakenOut | str:
     from lastgood.sinks.files.owning import put_aside
 
-    del query_id, now_ms  # the folder is that of one query
-    return TakenOut(None, put_aside(storage, location, recovery))
+    return TakenOut(None, put_aside(storage, location, taking.checkpoint, taking.recovery))  # it is that of one query
 
 
 def _reserve(storage: WritableStorage, location: Location, checkpoint: Location, planned: int | None) -> str | None:

@@ -14,9 +14,10 @@ from lastgood.checkpoint.logs import list_log
 from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.sinks.files.kind import NOTE
+from lastgood.storage.parallel import open_threads
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
-from lastgood.storage.writing import WritableStorage
+from lastgood.storage.writing import WritableStorage, move_on
 from lastgood.values import JsonValue, ShapeError
 
 _BYTES_MAX = 65_536
@@ -27,6 +28,8 @@ class _Owner(JsonValue):
     """Whose folder it is."""
 
     checkpoint: str
+    undone: str | None = None
+    """On behalf of what it was taken back; None: it was not."""
 
 
 def reserve(storage: WritableStorage, folder: Location, checkpoint: Location, planned: int | None) -> str | None:
@@ -56,15 +59,22 @@ def reserve(storage: WritableStorage, folder: Location, checkpoint: Location, pl
         found = _read_owner(storage, folder)
     if found == owner:
         return None
+    if found is not None and found.undone is not None:
+        return f"{NOTE}: a load was taken back out of it, and a driver that sleeps may still write there"
     return f"{NOTE}: it is the table of the load on {found.checkpoint}" if found else f"{NOTE}, gone as it was read"
 
 
-def put_aside(storage: WritableStorage, folder: Location, recovery: str) -> str | None:
-    """Move a folder to another place, with all that lies in it, if that is not done; where it lies then.
+def put_aside(storage: WritableStorage, folder: Location, checkpoint: str, recovery: str) -> str | None:
+    """Move a folder of a query to another place, with all that it has written, if that is not done; where it lies then.
+
+    On a disk it goes at once. On an object store it goes file by file, and a driver that sleeps on another machine may
+    put an entry into its log later, by whose number a query that begins anew would pass over a batch: so the note in it
+    stays, which says that it was taken back, and nothing is loaded there again.
 
     Args:
         storage: From `open_writable(folder)`.
         folder: Of the sink.
+        checkpoint: Of the query; a folder that is not kept for it stays as it is.
         recovery: On behalf of what; its own place.
 
     Returns:
@@ -74,10 +84,26 @@ def put_aside(storage: WritableStorage, folder: Location, recovery: str) -> str 
         StorageError: it cannot be moved (subclasses).
     """
     kept = folder.sibling(WORK_SUFFIX) / "undone" / recovery / "table"
-    if storage.stat(folder) is not None:
+    owner = _read_owner(storage, folder)
+    is_at_once = folder.scheme == "file"
+    if is_at_once and owner == _Owner(checkpoint) and storage.stat(kept) is None:
         # Safe: it can be moved back; at any instant all of it is here, or there. If it is there, nothing is done.
         storage.move_folder(folder, kept)
+    elif not is_at_once and owner in (_Owner(checkpoint), _Owner(checkpoint, recovery)):
+        # Safe: it was ours, and from now on it is nobody's.
+        storage.write(folder / NOTE, json.dumps(_Owner(checkpoint, recovery).to_json()).encode())
+        _move_files(storage, folder, kept)
     return None if storage.stat(kept) is None else str(kept)
+
+
+def _move_files(storage: WritableStorage, folder: Location, kept: Location) -> None:
+    """Move all files but the note; the log, by which readers know the others, at last."""
+    names = [each.name for each in storage.walk(folder) or () if each.name != NOTE]
+    of_log = [name for name in names if name.startswith(f"{SINK_LOG}/")]
+    with open_threads(storage) as pool:
+        for group in (sorted(set(names) - set(of_log)), of_log):
+            # Safe: nothing is loaded here any more, and killed in between each file is here, or there, or both.
+            list(pool.map(lambda name: move_on(storage, folder / name, kept / name), group))
 
 
 def _read_owner(storage: WritableStorage, folder: Location) -> _Owner | None:

@@ -105,4 +105,12 @@ BUSY = replace(make_log(*(write(version, "x") for version in range(8, 12))), tra
     ],
 )
 def test_batch_that_does_not_stand_there_once_is_named(log: TableLog, broken: str | None) -> None:
-    assert judge_broken_batch(log, Q, 1) == broken
+    assert judge_broken_batch(log, Q, range(2)) == broken
+
+
+def test_batches_that_an_application_has_not_written_are_not_missed() -> None:
+    log = make_log(write(0, "a", batch=3), write(1, "b", batch=7))
+    assert judge_broken_batch(log, Q, {3, 7}) is None
+    assert judge_broken_batch(log, Q, {3, 5, 7}) == "batch 5 stands in 0 versions, and not in one"
+    assert judge_broken_batch(log, Q, {3, 7, 8}) == "batch 8 stands in 0 versions, and not in one"
+    assert judge_broken_batch(log, Q, ()) is None

@@ -11,6 +11,7 @@ from lastgood.sinks.files.owning import put_aside, reserve
 from lastgood.sinks.files.sink import FileSink
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import LocalWriter
+from lastgood.testing.storage import MemoryWriter
 
 CHECKPOINT = Location("file", "", "/lake/chk")
 
@@ -70,9 +71,31 @@ def test_it_is_put_aside_with_all_that_it_has_and_once(tmp_path: Path) -> None:
     folder = tmp_path / "table"
     location = parse_location(str(folder))
     storage = LocalWriter(root=location)
-    assert put_aside(storage, location, "x") is None
+    assert put_aside(storage, location, str(CHECKPOINT), "x") is None
+    assert ask(folder) is None
     write_log(folder, 0)
-    kept = put_aside(storage, location, "x")
+    assert put_aside(storage, location, "/lake/other", "x") is None
+    kept = put_aside(storage, location, str(CHECKPOINT), "x")
     assert kept == str(tmp_path / "table.lastgood" / "undone" / "x" / "table")
     assert (folder.exists(), (Path(kept) / "_spark_metadata" / "0").exists()) == (False, True)
-    assert put_aside(storage, location, "x") == kept
+    assert put_aside(storage, location, str(CHECKPOINT), "x") == kept
+    other = Location("file", "", "/lake/other")
+    assert ask(folder, checkpoint=other) is None  # by now it is whoever's comes
+    assert put_aside(storage, location, str(CHECKPOINT), "x") == kept
+    assert (folder / NOTE).exists()
+
+
+def test_on_an_object_store_nothing_is_loaded_there_again(tmp_path: Path) -> None:
+    storage, folder = MemoryWriter(), parse_location("s3a://lake/t")
+    assert reserve(storage, folder, CHECKPOINT, None) is None
+    storage.write(folder / "_spark_metadata/0", b"v1")
+    kept = put_aside(storage, folder, str(CHECKPOINT), "x")
+    assert kept == "s3a://lake/t.lastgood/undone/x/table"
+    assert [each.name for each in storage.walk(folder) or ()] == [NOTE]
+    storage.write(folder / "_spark_metadata/1", b"v1")  # by one who has slept
+    for checkpoint in (CHECKPOINT, Location("s3a", "lake", "/other")):
+        why = reserve(storage, folder, checkpoint, None)
+        assert why == f"{NOTE}: a load was taken back out of it, and a driver that sleeps may still write there"
+    assert put_aside(storage, folder, "/lake/other", "y") is None
+    assert storage.stat(folder / "_spark_metadata/1") is not None
+    assert put_aside(storage, folder, str(CHECKPOINT), "x") == kept
