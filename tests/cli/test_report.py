@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lastgood.cli.main import main
-from lastgood.journal.incident import Attempt, Incident
+from lastgood.journal.incident import Attempt, ComingBack, Incident, describe_way_back
 from lastgood.journal.incidents import Incidents, locate_incident
 from lastgood.operations.backup import create
 from lastgood.settings.target import resolve_target
@@ -77,11 +77,7 @@ def incident(query: CheckpointBuilder, **others: Any) -> Incident:
         pipeline="orders",
         failed_at_ms=STARTED_MS,
         position={"planned": 7, "committed": 6},
-        first_batch=None,
-        rerun=None,
-        first_batch_at_ms=None,
-        promise=None,
-        **fields,
+        **{"first_batch": None, "rerun": None, "first_batch_at_ms": None, "promise": None, **fields},
     )
     Incidents(LocalWriter(), parse_location(str(query.folder))).write(found)
     return found
@@ -121,6 +117,20 @@ def test_promise_of_an_open_incident_is_looked_up_by_the_report(call: Call, quer
         "batch 7, which ran again, was committed",
     ]
     assert files(query.folder.parent) == before
+
+
+@pytest.mark.parametrize("way", ["cold", "archive", "standby", "session"])
+def test_status_and_report_tell_how_it_came_back_and_what_took_how_long(
+    call: Call, query: CheckpointBuilder, way: str
+) -> None:
+    query.commit()
+    back = ComingBack(way=way, noticed_seconds=0.5, process_at_ms=STARTED_MS + 1_000, query_at_ms=STARTED_MS + 4_000)
+    at_ms = STARTED_MS + 5_500
+    found = incident(query, outcome="recovered", first_batch=7, rerun=True, first_batch_at_ms=at_ms, back=back)
+    assert {"noticed", "judged", "started", "first batch"} <= found.parts.keys()
+    for words in (("status", query.folder), ("report", ID, "--checkpoint", query.folder)):
+        _, out, _ = call(*words)
+        assert describe_way_back(way, found.parts) in " ".join(out.split())
 
 
 def test_broken_promise_is_the_exit_code(call: Call, query: CheckpointBuilder, tmp_path: Path) -> None:

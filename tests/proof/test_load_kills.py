@@ -90,24 +90,37 @@ def count_begun(folder: Path) -> int:
 
 
 def test_killed_again_and_again_each_record_is_there_once_and_little_is_done_twice(tmp_path: Path) -> None:
+    """A load that has ended before it was killed so often is followed by another one."""
     chance = random.Random(f"kills {SEED}")
-    file, table, rows = write_and_name(tmp_path)
-    words = list_words(file, f"delta:{table}", "--chunk-size", str(SIZE // CHUNKS))
-    killed, again = dict.fromkeys(WHOM, 0), 0
+    file, _, rows = write_and_name(tmp_path)
+    killed, again, loads = dict.fromkeys(WHOM, 0), 0, 0
     while sum(killed.values()) < KILLS:
-        there = len(list_commits(tmp_path))
+        loads += 1
+        folder = tmp_path / str(loads)
+        folder.mkdir()
+        again += load_and_kill(file, folder, rows, chance, killed)
+    print(f"killed {killed} in {loads} loads of {SIZE:,} bytes, {again} chunks begun and not committed then")
+
+
+def load_and_kill(file: Path, folder: Path, rows: int, chance: random.Random, killed: dict[str, int]) -> int:
+    """One load; how many chunks were begun and not committed when it was killed."""
+    again = 0
+    table = folder / "table"
+    words = list_words(file, f"delta:{table}", "--chunk-size", str(SIZE // CHUNKS))
+    while sum(killed.values()) < KILLS:
+        there = len(list_commits(folder))
         with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            if await_instant(process, chance, tmp_path):
+            if await_instant(process, chance, folder):
                 break
             whom = chance.choice(WHOM)
             kill(process, whom, chance)
             killed[whom] += 1
-        assert len(list_commits(tmp_path)) >= there
-        again += count_begun(tmp_path)
+        assert len(list_commits(folder)) >= there
+        again += count_begun(folder)
     told = run_load(words)
-    print(f"killed {killed}, {again} chunks begun and not committed then, {told['chunks']} chunks, {SIZE:,} bytes")
     assert (told["rows"], told["corrupt"]) == (rows, 0)
     require_each_once(table, rows)
+    return again
 
 
 WHOM_ON_CLUSTER = ("driver", "executor", "python", "worker", "all")

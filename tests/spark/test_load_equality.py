@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,8 +224,15 @@ def test_so_are_some_of_them(compare: Any, name: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE)
 
 
-def require_same_rows(compare: Any, case: Case, mode: ParseMode, way: str = "file") -> None:
-    for chunk in (1 << 20, max(2, len(case.content) // 3)):
+@pytest.mark.proof
+@pytest.mark.parametrize("way", ["file", "delta"])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if len(case.content.splitlines()) <= 12])
+def test_so_they_are_where_each_record_is_a_chunk(compare: Any, name: str, way: str) -> None:
+    require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE, way, [1])
+
+
+def require_same_rows(compare: Any, case: Case, mode: ParseMode, way: str = "file", chunks: Sequence[int] = ()) -> None:
+    for chunk in chunks or (1 << 20, max(2, len(case.content) // 3)):
         told, found = compare(case, mode, chunk, way)
         assert (told["error"] is None) == (found["error"] is None), (chunk, told, found)
         if found["error"] is None:
