@@ -40,8 +40,9 @@ from lastgood.mirror.copies import (
 )
 from lastgood.mirror.plain_lines import PlainCopy
 from lastgood.storage.kept_listings import KeptListings, follow_numbers
+from lastgood.storage.own_disks import find_own_disk
 from lastgood.storage.parallel import open_threads
-from lastgood.storage.reading import Entry, LocalStorage, Location, Storage, find_allocated_bytes
+from lastgood.storage.reading import Entry, Location, Storage, find_allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, append
 
@@ -112,6 +113,9 @@ class MirrorWriter:
         self._now_ms = now_ms
         self._copied = copied
         self._clock = clock
+        # A share remembers for a while what was not there, and a store that is mounted as a disk may append nothing.
+        self._is_on_own_disk = find_own_disk(checkpoint) is not None
+        self._appends = find_own_disk(folder) is not None
         self._next_thorough = 0.0
         self._followed: dict[Location, tuple[_Listing, int | None]] = {}
         """Files of a log, and its newest batch, as last seen."""
@@ -220,7 +224,7 @@ class MirrorWriter:
 
     def _append(self, raw: bytes) -> bool:
         part = self._last_part
-        if part is None or sum(map(len, self._found)) + len(raw) > _AT_ONCE_BYTES:
+        if part is None or not self._appends or sum(map(len, self._found)) + len(raw) > _AT_ONCE_BYTES:
             return False
         try:
             return append(self._target, part, raw)
@@ -261,8 +265,7 @@ class MirrorWriter:
         first: _Listing = ()
         if metadata is not None:
             first = ((METADATA, _Facts.of(metadata)),)
-        # Elsewhere a listing tells the times as well, and to ask for each would be a request.
-        is_thorough = self._clock() >= self._next_thorough or not isinstance(self._storage, LocalStorage)
+        is_thorough = self._clock() >= self._next_thorough or not self._is_on_own_disk
         if is_thorough:
             self._kept.forget()
         list_log = self._list if is_thorough else self._follow

@@ -9,7 +9,8 @@ from typing import Any
 from lastgood.checkpoint.layout import find_followed_batch, find_newest_batch
 from lastgood.frozen import dataclass
 from lastgood.storage.kept_listings import KeptListings, follow_numbers
-from lastgood.storage.reading import LocalStorage, Location, open_storage
+from lastgood.storage.own_disks import find_own_disk
+from lastgood.storage.reading import Location, open_storage
 
 _LOCAL_POLL_SECONDS = 0.25
 _REMOTE_POLL_SECONDS = 5.0
@@ -50,6 +51,7 @@ class LogWatch:
         self._checkpoint = checkpoint
         self._storage = open_storage(checkpoint, options)
         self._kept: KeptListings[int | None] = KeptListings(self._storage)
+        self._is_on_own_disk = find_own_disk(checkpoint) is not None  # a share remembers what was not there
         self._known: dict[Location, int] = {}
         self._next_list = 0.0
         self.poll_seconds = _LOCAL_POLL_SECONDS if checkpoint.scheme == "file" else _REMOTE_POLL_SECONDS
@@ -80,6 +82,6 @@ class LogWatch:
                 return newest
         names = [name.removesuffix("/") for name in self._storage.names(log) or ()]
         followed = find_followed_batch(names)
-        if followed is not None and isinstance(self._storage, LocalStorage):
+        if followed is not None and self._is_on_own_disk:
             self._known[log] = followed
         return find_newest_batch(names)

@@ -520,6 +520,20 @@ def test_lines_are_put_behind_a_part_until_it_is_gone(checkpoint: Path, writer: 
     assert newest(checkpoint) == logs(checkpoint)
 
 
+def test_on_a_share_each_look_lists_all_and_has_a_part_of_its_own(
+    checkpoint: Path, writer: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "find_own_disk", lambda location: None)
+    query, look = CheckpointBuilder(checkpoint), writer()
+    query.run(3)
+    look.look()
+    (checkpoint / "offsets" / "0").write_bytes(b"v1")
+    query.run(1)
+    assert look.look() == 3
+    assert len(files_of(checkpoint)) == 2
+    assert newest(checkpoint) == logs(checkpoint)
+
+
 def test_behind_a_line_that_may_be_torn_nothing_is_put(
     checkpoint: Path, writer: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
