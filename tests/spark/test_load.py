@@ -422,3 +422,27 @@ def is_named(process: psutil.Process, name: str) -> bool:
         return name in process.name()
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.proof
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_is_full_is_told_and_the_same_command_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    file, disk = tmp_path / "orders.csv", tmp_path / "disk"
+    names = random.Random(7)
+    rows = [f"{each},{names.random()},{each / 4}" for each in range(300_000)]
+    file.write_text("\n".join(["id,name,amount", *rows]) + "\n")
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+    try:
+        words = list_words(file, f"delta:{disk}/table", "--chunk-size", "1MB")
+        full = subprocess.run([LASTGOOD, *words], capture_output=True, text=True)
+        error = json.loads(full.stdout)["error"]
+        assert (full.returncode, error["condition"], error["subject"]) == (93, "LOAD_FAILED", f"delta:{disk}/table")
+        assert "a disk is full" in error["found"]
+        assert error["effect"] == "what was loaded so far stays"
+        subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
+        told = run_load(words)
+        assert told["resumed_at"] > 0
+        assert Counter(read_ids(f"delta:{disk}/table")) == Counter(range(300_000))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
