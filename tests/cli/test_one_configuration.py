@@ -122,6 +122,7 @@ COMMANDS = (
     Typed("inspect orders --all"),
     Typed("inspect orders --batch 3"),
     Typed("inspect orders --state"),
+    Typed("inspect orders --files", refused=2),
     Typed("offsets orders"),
     Typed("plan orders"),
     Typed("plan orders --goal fresh --at-sink"),

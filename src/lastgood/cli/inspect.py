@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lastgood.observe.evidence import EvidenceOptions
+    from lastgood.observe.load_standing import LoadedFiles
     from lastgood.observe.open_query import OpenQuery
     from lastgood.observe.rows import BatchRow
     from lastgood.observe.shown import SinkComparison
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from lastgood.query.history import SourceRead
     from lastgood.settings.target import Target
 
-    _Shown = TypeVar("_Shown", Inspection, StateSizes)
+    _Shown = TypeVar("_Shown", Inspection, LoadedFiles, StateSizes)
 
 _STORES_SHOWN = 1_000
 _CONFS_SHOWN = 200
+_FILES_SHOWN = 1_000
 
 
 @click.command(cls=OnceCommand)
@@ -41,6 +43,7 @@ _CONFS_SHOWN = 200
 @click.option("--state", is_flag=True, help="State: sizes, growth and skew, per operator and partition.")
 @click.option("--offset", "place", metavar="TOPIC/PARTITION/OFFSET", help="Which batch read this offset of Kafka.")
 @click.option("--file", "file_name", metavar="NAME", help="Which batch read the input file whose path ends like this.")
+@click.option("--files", is_flag=True, help="Of a load: its files, and which of them are loaded.")
 @click.option("--time", "time_ms", type=TIME, help="Which batch was running at this time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many batches to show.")
 @click.option("--all", "show_all", is_flag=True, help="Show every known batch, from the mirror as well.")
@@ -54,6 +57,7 @@ def inspect(
     state: bool,
     place: str | None,
     file_name: str | None,
+    files: bool,
     time_ms: int | None,
     limit: int,
     show_all: bool,
@@ -71,15 +75,15 @@ def inspect(
     lastgood inspect orders --sink s3a://lake/orders       which version of the table holds each batch
     lastgood inspect orders --offset clicks/3/1200345      which batch read it
     lastgood inspect orders --state
+    lastgood inspect /lake/orders.lastgood/loads/in-402e77c0 --files
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
-    from lastgood.observe.batch_json import encode_batch, encode_head
-    from lastgood.observe.shown import SinkComparison
     from lastgood.operations import inspect as operation
     from lastgood.settings.target import resolve_target
 
     asked = {"--batch": batch, "--state": state or None, "--offset": place, "--file": file_name, "--time": time_ms}
+    asked["--files"] = files or None
     questions = [name for name, value in asked.items() if value is not None]
     if len(questions) > 1:
         raise UsageError("one question at a time", found=" and ".join(questions), expected="one of them")
@@ -89,6 +93,11 @@ def inspect(
 
         _show(inspect_state(query), _print_state, output_format)
         return 0
+    if files:
+        from lastgood.observe.load_standing import inspect_load_files
+
+        _show(inspect_load_files(query), _print_files, output_format)
+        return 0
     if not questions and show_all:
         from lastgood.cli.listing import show_listing
 
@@ -97,7 +106,22 @@ def inspect(
     if not questions:
         _show(operation.inspect_batches(query, limit=limit, options=options), _print_batches, output_format)
         return 0
-    row, found, how = _find(query, options, batch, place, file_name, time_ms)
+    _show_batch(_find(query, options, batch, place, file_name, time_ms), options, file_name, output_format)
+    return 0
+
+
+def _show_batch(
+    located: tuple[BatchRow, OpenQuery, str | None],
+    options: EvidenceOptions,
+    file_name: str | None,
+    output_format: str,
+) -> None:
+    """One batch in full, and where that was asked for, what its file is now."""
+    from lastgood.observe.batch_json import encode_batch, encode_head
+    from lastgood.observe.shown import SinkComparison
+    from lastgood.operations import inspect as operation
+
+    row, found, how = located
     found = operation.add_surroundings(found, options)
     if file_name is None or how is None:
         now = None
@@ -120,7 +144,6 @@ def inspect(
         if now is not None:
             make_console().print(_describe_file(now))
         print_nothing_changed()
-    return 0
 
 
 def _describe_file(now: FileNow) -> str:
@@ -355,6 +378,27 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
         out.print(_describe_loadable(sizes))
     else:
         out.print("no state")
+
+
+def _print_files(found: LoadedFiles, out: Console) -> None:
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    print_summary(found.query, out)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("file", "state", "read", "size", "last changed"):
+        table.add_column(heading, justify="left" if heading in ("file", "state") else "right", overflow="fold")
+    part = take_excerpt(found.files, _FILES_SHOWN)
+    for each in part.shown:
+        changed = "-"
+        if each.modified_ms is not None:
+            changed = format_clock(each.modified_ms)
+        table.add_row(make_styled(each.location), each.state, decimal(each.done), decimal(each.size), changed)
+    out.print(table)
+    for line in part.more:
+        out.print(line)
+    loaded = sum(each.state == "loaded" for each in found.files)
+    out.print(make_styled(f"{loaded:,} of {len(found.files):,} files are loaded into {found.table}"))
 
 
 def _describe_loadable(sizes: StateSizes) -> str:

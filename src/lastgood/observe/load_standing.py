@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, SourceOffset
+from lastgood.errors import UsageError, format_command_line
 from lastgood.frozen import dataclass
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition, make_version_position
-from lastgood.load.specification import LoadDiffersError, LoadSpec
-from lastgood.observe.open_query import OpenQuery
+from lastgood.load.specification import InputFile, LoadDiffersError, LoadSpec
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.query.history import find_load_position
-from lastgood.values import JsonValue
+from lastgood.settings.target import Target
+from lastgood.values import JsonValue, make_form
 from lastgood.written import redact_place
 
 
@@ -99,3 +101,68 @@ def _find_position(query: OpenQuery) -> LoadPosition | None:
     if isinstance(offset, DeltaOffset):
         return make_version_position(offset)
     return find_load_position(offset)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile(JsonValue):
+    """A file that a load has begun with, or met since, as it was then."""
+
+    location: str
+    state: str
+    """`loaded`, `partly` or `waiting`."""
+    done: int
+    """Bytes of it that are read and committed, unpacked."""
+    size: int
+    """Bytes of it, unpacked; 0 of one that was not unpacked yet."""
+    modified_ms: int | None
+    """When it was changed last; None where the storage does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles(JsonValue):
+    """The files of a load, in the order in which they are read."""
+
+    json = make_form("*query table files")
+    """What `inspect --files --format json` prints."""
+
+    query: OpenQuery
+    table: str
+    """`delta:LOCATION` or `file:LOCATION`."""
+    files: tuple[LoadedFile, ...]
+
+
+def inspect_load_files(target: Target) -> LoadedFiles:
+    """Which files a load has loaded, and which not yet. None of them is looked at: the lake alone names them.
+
+    Raises:
+        CheckpointMissingError: there is no checkpoint.
+        UsageError: it is not that of a load of files.
+        StorageError: the storage does not answer (subclasses).
+    """
+    query = gather(target, batches=2)
+    spec = read_load(query)
+    if spec is None or spec.is_table:
+        raise UsageError(
+            "only a load of files has a list of them",
+            found=str(query.location),
+            expected="the checkpoint of `lastgood load FILE…`",
+            next=format_command_line("inspect", query.location),
+        )
+    at = _find_position(query) or LoadPosition(0, 0)
+    files = tuple(_tell_file(each, number, at) for number, each in enumerate(spec.files))
+    return LoadedFiles(query, redact_place(spec.table), files)
+
+
+def _tell_file(file: InputFile, number: int, at: LoadPosition) -> LoadedFile:
+    """How much of a file lies before a position."""
+    done = 0
+    if number < at.file:
+        done = file.length
+    elif number == at.file:
+        done = min(at.position, file.length)
+    state = "partly"
+    if number < at.file or 0 < file.length == done:
+        state = "loaded"
+    elif not done:
+        state = "waiting"
+    return LoadedFile(redact_place(file.location), state, done, file.length, file.modified_ms)

@@ -32,6 +32,7 @@ UNFILLED = {
         "OpenQuery",
         "OffsetsAfterBatch",
         "StateSizes",
+        "LoadedFiles",
         "Inspection",
         "Status",
         "ToSign",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,31 @@ def test_a_table_is_told_by_rows(tmp_path: Path) -> None:
     told = call("status", tmp_path / "chk").stdout
     assert "60 %: 60 of 100 rows of a table, 10 records in 1 chunk" in told
     assert "60 rows" in call("inspect", tmp_path / "chk").stdout
+
+
+@pytest.mark.parametrize(
+    ("committed", "states", "done"),
+    [
+        (0, ["waiting", "waiting", "waiting"], [0, 0, 0]),
+        (1, ["partly", "waiting", "waiting"], [60, 0, 0]),
+        (2, ["loaded", "partly", "waiting"], [100, 30, 0]),
+        (3, ["loaded", "loaded", "loaded"], [100, 100, 100]),
+    ],
+)
+def test_its_files_are_listed(tmp_path: Path, committed: int, states: list[str], done: list[int]) -> None:
+    checkpoint = build(tmp_path / "chk", committed)
+    told = json.loads(call("inspect", checkpoint, "--files", "--format", "json").stdout)
+    assert [each["state"] for each in told["files"]] == states
+    assert [each["done"] for each in told["files"]] == done
+    assert [each["location"] for each in told["files"]] == [each.location for each in FILES]
+    shown = call("inspect", checkpoint, "--files").stdout
+    assert "/in/1.csv" in shown
+    assert f"{states.count('loaded')} of 3 files are loaded into delta:/lake/t" in shown
+
+
+def test_what_loads_no_files_has_no_list_of_them(tmp_path: Path) -> None:
+    refused = call("inspect", build(tmp_path / "chk", 1, spec=None), "--files")
+    assert (refused.returncode, "only a load of files has a list of them" in refused.stderr) == (2, True)
 
 
 def test_chunks_that_nobody_has_counted_are_told(tmp_path: Path) -> None:

@@ -88,9 +88,8 @@ def _make_version(storage: WritableStorage, table: Location, log: TableLog, taki
     for version in list_versions_above(trace_history(log.commits, app_id), -1):
         raw = storage.read(table / DELTA_LOG / name_commit(version), limit=_VERSION_BYTES_MAX)
         removals += [make_remove_action(each, now_ms=now_ms) for each in list_additions(raw or b"")]
-    marks = [each.version for each in [log.transactions.get(app_id)] if each is not None]
-    if taking.may_write is not None:
-        marks.append(taking.may_write)
-    mark = Transaction(app_id, max(marks), now_ms)
+    known = log.transactions.get(app_id)
+    marks = (None if known is None else known.version, taking.may_write)
+    mark = Transaction(app_id, max(each for each in marks if each is not None), now_ms)
     parameters = {"recovery": taking.recovery, "appId": app_id, "batch": -1}
     return format_version(TAKE_BACK, parameters, [make_mark_action(mark), *removals], now_ms=now_ms)
