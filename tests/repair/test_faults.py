@@ -59,7 +59,7 @@ def test_clock_that_jumps_meanwhile_changes_nothing(jump_ms: int, monkeypatch: p
     ticks = itertools.count(1_790_000_000_000, jump_ms // 7)
     monkeypatch.setattr(operation, "read_clock_ms", lambda: next(ticks))
     case = Case("cut")
-    lease = operation._take_lease(case.storage, case.location.sibling(".lastgood"), case.plan.recovery)
+    lease = operation._take_lease(case.storage, case.location.sibling(".lastgood"), case.plan.recovery, print)
     with lease:
         for _ in range(3):
             lease.beat()
