@@ -385,7 +385,11 @@ def load(
         if error is not None:
             raise make_load_error(error, _GOES_ON, question.spec.table)
 
-    return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell, run=run)
+    def tell_chunk(progress: LoadProgress) -> None:
+        if progress.chunks:
+            tell(progress)
+
+    return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell_chunk, run=run)
 
 
 def chunks(

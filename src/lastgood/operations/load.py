@@ -62,7 +62,7 @@ def load(
             and those that come later, each once, by the same call; or, with an ordered column, one table.
         to: `delta:LOCATION` or `file:LOCATION`, a folder of Parquet files.
         options: How.
-        tell: Is told of each chunk that is committed.
+        tell: Is told where it goes on from, and of each chunk that is committed.
         say: Is told, in a few words, what takes time.
         run: Where Spark's part is done: in a Spark of its own, or in a session that is there.
 
