@@ -41,9 +41,11 @@ def find_other_load(storage: Storage, table: Location, checkpoint: Location, fil
         specs = list(pool.map(lambda other: read_spec(storage, other), others))
     wanted = set(files)
     for other, spec in zip(others, specs, strict=True):
-        both = [] if spec is None else [each.location for each in spec.files if each.location in wanted]
+        if spec is None:
+            continue
+        both = wanted & {each.location for each in spec.files}
         if both:
-            return f"{both[0]}, by the load on {other}"
+            return f"{min(both)}, by the load on {other}"
     return None
 
 
