@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from lastgood.journal.holding import locate_lock_file
 from lastgood.operations.backup import create
-from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from printed import Answer, Printed, parsed, require_same, run
 
+from lastgood.journal.holding import HoldReason, locate_lock_file
 from lastgood.journal.plan_file import parse_plan
 from lastgood.planning.plan import ASKED
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 

@@ -18,9 +18,10 @@ from deltalake import write_deltalake
 from foreign import KINESIS, Lines
 from typed import call
 
+from lastgood.journal.holding import locate_lock_file
 from lastgood.lab.ports import find_free_port
 from lastgood.operations.backup import create
-from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.services import make_impatient

@@ -18,7 +18,8 @@ from verbs import arguments
 
 from lastgood.cli.main import main
 from lastgood.errors import StorageError
-from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint, locate_lock_file
+from lastgood.journal.holding import locate_lock_file
+from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint
 from lastgood.storage.local_tree import LinkNotFollowedError
 from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
 from lastgood.storage.writing import LocalWriter, open_writable

@@ -124,7 +124,7 @@ PATHS_OF_LOCATIONS = {
     "storage/own_disks.py": "compared with the mounts",
     "spark/kafka.py": "the file that says where to start, which the application has named",
     "spark/record_sinks.py": "opened by the tree",
-    "recovery/hold.py": "opened by the tree",
+    "journal/holding.py": "opened by the tree",
     "recovery/start_file.py": "whether the file that was named is a link",
 }
 """Who makes a path of a location: nothing is opened by it, but what was named itself."""

@@ -284,7 +284,7 @@ def other_verbs_tell_of_it(told: dict[str, Any], size: int) -> None:
     assert (standing["grade"], standing["unknowns"]) == ("healthy", [])
     expected = {"table": told["table"], "files": 1, "done": size, "size": size, "rows": 20_000, "corrupt": 0}
     expected |= {"chunks": told["chunks"], "uncounted": 0, "is_whole": True, "unit": "bytes"}
-    assert standing["load"] == expected
+    assert expected.items() <= standing["load"].items()
     checked = ask("verify", told["checkpoint"])
     assert (checked["contiguous"], checked["not_compared"]) == (True, [])
     batches = ask("inspect", told["checkpoint"], "--all")["batches"]

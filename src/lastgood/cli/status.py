@@ -17,6 +17,7 @@ from lastgood.visible import shorten, take_excerpt, take_first_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.journal.holding import CheckpointHolder
     from lastgood.observe.evidence import EvidenceOptions
     from lastgood.observe.load_standing import LoadStanding
     from lastgood.observe.query_status import Status
@@ -133,10 +134,10 @@ def _print_one(found: Status, out: Console) -> None:
         out.print(f"  in flight    batch {found.orphan}: {what}")
     for line in take_first_lines(_list_sources(found)):
         out.print(f"  {line}")
-    if found.load is not None:
-        out.print(make_styled(f"  load         {_format_load(found.load)}"))
     unknown = (("not known", line) for line in take_first_lines(facts["unknowns"]))
     for label, line in (
+        *_describe_load(found.load),
+        *_describe_held(found.held),
         *_describe_left(found),
         *_describe_around(found),
         *unknown,
@@ -169,6 +170,27 @@ def _format_load(load: LoadStanding) -> str:
     if load.unit != "bytes":
         read = f"{load.done:,} of {load.size:,} {load.unit} of a table"
     return f"{part} %: {read}, {load.rows:,} records in {chunks}{uncounted}, into {load.table}"
+
+
+def _describe_load(load: LoadStanding | None) -> Iterator[tuple[str, str]]:
+    """How far a load has come, and how long it still takes, as label and line."""
+    from rich.filesize import decimal
+
+    if load is None:
+        return
+    yield "load", _format_load(load)
+    if load.per_second is not None and load.seconds_left is not None:
+        each = decimal(int(load.per_second)) if load.unit == "bytes" else f"{load.per_second:,.0f} {load.unit}"
+        yield "pace", f"{each}/s in the newest chunks, {_format_span(load.seconds_left)} left"
+
+
+def _describe_held(held: CheckpointHolder | None) -> Iterator[tuple[str, str]]:
+    """Who works on it, as label and line."""
+    if held is None:
+        return
+    what = "a repair or a load" if held.work is None else str(held.work)
+    seen = "" if held.seen_ms is None else f", last sign of life {format_clock(held.seen_ms)}"
+    yield "held by", f"{what}, process {held.pid} on {held.host}, since {format_clock(held.since_ms)}{seen}"
 
 
 def _describe_left(found: Status) -> Iterator[tuple[str, str]]:

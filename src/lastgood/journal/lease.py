@@ -27,7 +27,7 @@ import psutil
 from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, make_process_command
 from lastgood.frozen import dataclass
 from lastgood.notes import read_json
-from lastgood.storage.reading import Location
+from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, make_form
 
@@ -335,6 +335,27 @@ def is_newest(storage: WritableStorage, work_folder: Location, number: int) -> b
     return _Leases(storage, work_folder / "leases").newest() == number
 
 
+def read_newest_lease(storage: Storage, work_folder: Location) -> LeaseRecord | None:
+    """What the newest lease says, for whoever only looks; None if there is none, or if it is not whole.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+        LeaseInvalidError: there is a lease that nobody of ours has made.
+    """
+    folder = work_folder / "leases"
+    newest = max(_list_numbers(storage, folder), default=None)
+    return None if newest is None else parse_lease(storage.read(folder / f"{newest}.json", limit=_BYTES_MAX))
+
+
+def _list_numbers(storage: Storage, folder: Location) -> list[int]:
+    found = (_FILE.fullmatch(name) for name in storage.names(folder) or ())
+    numbers = [name[1] for name in found if name is not None]
+    beyond = min((each for each in numbers if len(each) > _DIGITS_MAX), default=None)
+    if beyond is not None:
+        raise _make_beyond_error(folder / f"{beyond}.json")
+    return [int(each) for each in numbers]
+
+
 class _Leases:
     """The folder of the leases of one checkpoint."""
 
@@ -349,12 +370,7 @@ class _Leases:
         return self.storage.read(self.file(number), limit=_BYTES_MAX)
 
     def numbers(self) -> list[int]:
-        found = (_FILE.fullmatch(name) for name in self.storage.names(self.folder) or ())
-        numbers = [name[1] for name in found if name is not None]
-        beyond = min((each for each in numbers if len(each) > _DIGITS_MAX), default=None)
-        if beyond is not None:
-            raise _make_beyond_error(self.folder / f"{beyond}.json")
-        return [int(each) for each in numbers]
+        return _list_numbers(self.storage, self.folder)
 
     def newest(self) -> int | None:
         return max(self.numbers(), default=None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from statistics import median_high
+
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, SourceOffset
 from lastgood.errors import UsageError, format_command_line
@@ -14,6 +17,9 @@ from lastgood.query.history import find_load_position
 from lastgood.settings.target import Target
 from lastgood.values import JsonValue, make_form
 from lastgood.written import redact_place
+
+_CHUNKS_MAX = 10
+"""So many of the newest chunks tell how fast a load is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +45,18 @@ class LoadStanding(JsonValue):
     """Whether all of these files are loaded, of a table all rows that were found."""
     unit: str
     """Of `done` and `size`: `bytes` or, of a table, `rows` or `versions`."""
+    per_second: float | None
+    """So much of `done` came in a second of the newest chunks; None where fewer than two of them tell of it."""
+    seconds_left: float | None
+    """How long the rest takes at this rate, if somebody loads it now; None where nobody is known to, or at no rate."""
 
 
-def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
+def look_at_load_standing(query: OpenQuery, *, is_running: bool) -> LoadStanding | None:
     """How far it has come; None for a query that is no load, or of which nothing is noted down.
+
+    Args:
+        query: The query, with several of its newest batches.
+        is_running: Whether somebody is known to load it now.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
@@ -53,8 +67,12 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
         return None
     committed = checkpoint.commits.ids
     counts = read_counts(query.storage, query.location, tuple(committed))
-    at = _find_position(query) or LoadPosition(0, 0)
+    at = _find_position(query, checkpoint.last_committed) or LoadPosition(0, 0)
     done = spec.count_bytes_before(at.file, at.position)
+    per_second = _measure_rate(query, spec)
+    seconds_left = None
+    if is_running and per_second:
+        seconds_left = round(max(0, spec.size - done) / per_second, 1)
     return LoadStanding(
         table=redact_place(spec.table),
         files=len(spec.files),
@@ -66,7 +84,37 @@ def look_at_load_standing(query: OpenQuery) -> LoadStanding | None:
         uncounted=len(committed) - len(counts),
         is_whole=at == LoadPosition(*spec.end),
         unit=spec.unit,
+        per_second=per_second,
+        seconds_left=seconds_left,
     )
+
+
+def _measure_rate(query: OpenQuery, spec: LoadSpec) -> float | None:
+    """The median over the newest chunks, each from its plan to the next: whatever time the load stood still."""
+    ends = [(at_ms, spec.count_bytes_before(end.file, end.position)) for at_ms, end in _list_ends(query)]
+    rates = [
+        (after - before) * 1000 / (next_ms - at_ms)
+        for (_, before), (at_ms, after), (next_ms, _) in zip(ends, ends[1:], ends[2:], strict=False)
+        if next_ms > at_ms
+    ]
+    return round(median_high(rates), 1) if rates else None
+
+
+def _list_ends(query: OpenQuery) -> Iterator[tuple[int, LoadPosition]]:
+    """When each of the newest plans was made, and where it ends; before the first of all the beginning."""
+    entries = query.checkpoint.offsets.entries
+    newest = query.checkpoint.offsets.ids.newest
+    if newest is None:
+        return
+    first = newest
+    while first - 1 in entries and newest - first < _CHUNKS_MAX:
+        first -= 1
+    if first == 0:
+        yield 0, LoadPosition(0, 0)
+    for batch in range(first, newest + 1):
+        entry, end = entries.get(batch), _find_position(query, batch)
+        if isinstance(entry, OffsetEntry) and entry.metadata is not None and end is not None:
+            yield entry.metadata.batch_timestamp_ms, end
 
 
 def _may_be_of_load(offset: SourceOffset | None) -> bool:
@@ -91,10 +139,9 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     return spec if spec is not None and spec.files else None
 
 
-def _find_position(query: OpenQuery) -> LoadPosition | None:
-    """Where its newest committed batch ends; None before the first."""
-    committed = query.checkpoint.last_committed
-    entry = None if committed is None else query.checkpoint.offsets.entries.get(committed)
+def _find_position(query: OpenQuery, batch: int | None) -> LoadPosition | None:
+    """Where a batch ends; None where none is named, or its plan is not known."""
+    entry = None if batch is None else query.checkpoint.offsets.entries.get(batch)
     if not isinstance(entry, OffsetEntry):
         return None
     offset = entry.sources[0].offset
@@ -148,7 +195,7 @@ def inspect_load_files(target: Target) -> LoadedFiles:
             expected="the checkpoint of `lastgood load FILE…`",
             next=format_command_line("inspect", query.location),
         )
-    at = _find_position(query) or LoadPosition(0, 0)
+    at = _find_position(query, query.checkpoint.last_committed) or LoadPosition(0, 0)
     files = tuple(_tell_file(each, number, at) for number, each in enumerate(spec.files))
     return LoadedFiles(query, redact_place(spec.table), files)
 

@@ -17,6 +17,7 @@ from lastgood.diagnosis.grade import Grade, choose_grade
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
+from lastgood.journal.holding import CheckpointHolder
 from lastgood.journal.incident import Incident
 from lastgood.ladder.tally import FailedBatch
 from lastgood.observe.evidence import EvidenceOptions
@@ -72,8 +73,8 @@ class Status(JsonValue):
         "last_planned=stand.position.planned last_committed=stand.position.committed "
         "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome unknowns problems warnings "
         "findings mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed "
-        "outage load next undo",
-        left_out="load",
+        "outage load held next undo",
+        left_out="load held",
         texts="checkpoint",
     )
     """What `status --format json` prints of one checkpoint."""
@@ -98,6 +99,8 @@ class Status(JsonValue):
     `incident`."""
     load: LoadStanding | None = None
     """How far it has come, if it is a load; None if it is none, or as `incident`."""
+    held: CheckpointHolder | None = None
+    """Which process of lastgood works on it; None if none is known to, or as `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import IO
 
 from lastgood.errors import LastgoodError
+from lastgood.journal.holding import locate_lock_file
 from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import prepare_launch
-from lastgood.recovery.hold import hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import TEXT_VARIABLE
 from lastgood.settings.target import Target

@@ -11,6 +11,7 @@ from functools import partial
 from lastgood.errors import StorageError
 from lastgood.incident.last import judge_signature, read_last_incident
 from lastgood.journal.failed import read_failed
+from lastgood.journal.holding import find_holder
 from lastgood.observe.advice_facts import select_query_facts
 from lastgood.observe.below import Reach, find_checkpoints_below
 from lastgood.observe.evidence import EvidenceOptions
@@ -62,6 +63,7 @@ def status(
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(read_last_incident, storage, location)
+        held = beside.submit(find_holder, storage, location)
         found = add_memory(_add_left(gather_at(target, storage, batches=BATCHES)))
         if not found.is_known:
             require_checkpoint(location, found.checkpoint, options)
@@ -77,7 +79,8 @@ def status(
             incident_signature=judge_signature(storage, location, last, target.config),
             failed=read_failed(storage, location, found.checkpoint.last_committed),
             outage=None if outage is None else outage.foreseen,
-            load=look_at_load_standing(found),
+            load=look_at_load_standing(found, is_running=held.result() is not None),
+            held=held.result(),
             target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )

@@ -12,6 +12,7 @@ from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
 from lastgood.frozen import dataclass
+from lastgood.journal.holding import HoldReason, locate_lock_file
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import (
     LAST,
@@ -43,7 +44,7 @@ from lastgood.recovery.driver_death import (
     prove_driver_dead,
 )
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.recovery.sweeping import sweep_drafts
 from lastgood.recovery.topic_notes import note_topics
 from lastgood.recovery.warrant import (

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import socket
@@ -15,28 +13,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import platformdirs
 import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, make_process_command
-from lastgood.frozen import dataclass
+from lastgood.journal.holding import HoldReason, LockHolder
 from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
-from lastgood.storage.reading import Location, StorageDeniedError
+from lastgood.storage.reading import StorageDeniedError
 from lastgood.storage.rights import FILE, WORK_SUFFIX
-from lastgood.values import JsonValue
-
-
-class HoldReason(enum.Enum):
-    """For what a checkpoint is held."""
-
-    RUN = "run"
-    APPLY = "apply"
-    """A plan is carried out, by whichever verb."""
-    REBUILD = "rebuild"
-    LOAD = "load"
-    UNDO = "undo"
-
 
 _WORDS = {
     HoldReason.RUN: "another lastgood run supervises this checkpoint",
@@ -105,14 +89,6 @@ def _require_own(lock_file: Path, told: os.stat_result) -> None:
         )
 
 
-def locate_lock_file(location: Location) -> Path:
-    """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
-    if location.scheme == "file":
-        return Path(location.sibling(WORK_SUFFIX).path) / "run.lock"
-    name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
-    return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
-
-
 @contextlib.contextmanager
 def _explain_write_errors(lock_file: Path) -> Iterator[None]:
     try:
@@ -127,19 +103,9 @@ def _explain_write_errors(lock_file: Path) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder(JsonValue):
-    """Who holds a checkpoint, in the file of the lock."""
-
-    pid: int
-    host: str
-    since: str
-    work: HoldReason = HoldReason.RUN
-
-
 def _encode_holder(work: HoldReason) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    who = _Holder(os.getpid(), socket.gethostname(), since, work)
+    who = LockHolder(os.getpid(), socket.gethostname(), since, work)
     return json.dumps(who.to_json()).encode()
 
 
@@ -147,7 +113,7 @@ def _make_held_error(location: str, holder: bytes) -> CheckpointHeldError:
     work: HoldReason | None = None
     found, ask = "a process that has not written its name", None
     with contextlib.suppress(ValueError):  # before it writes, or at its end
-        who = _Holder.from_json(read_json(holder))
+        who = LockHolder.from_json(read_json(holder))
         pid, host, since, work = who.pid, who.host, who.since, who.work
         if is_pid(pid):
             found, ask = f"process {pid} on {host}, since {since}", make_process_command(pid, host)

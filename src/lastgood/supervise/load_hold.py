@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lastgood.ids import make_id
+from lastgood.journal.holding import HoldReason, locate_lock_file
 from lastgood.journal.lease import Holder, Lease, LeaseHeldError, LeaseLostError, take_lease
 from lastgood.observe.load_asked import require_answer
 from lastgood.observe.open_query import read_clock_ms
-from lastgood.recovery.hold import CheckpointHeldError, HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import open_writable, require_exclusive_create

@@ -13,6 +13,7 @@ from lastgood.checkpoint.logs import name_batches
 from lastgood.errors import UsageError
 from lastgood.frozen import dataclass
 from lastgood.ids import make_id
+from lastgood.journal.holding import HoldReason, locate_lock_file
 from lastgood.journal.room import require_no_open
 from lastgood.observe.open_query import OpenQuery, read_clock_ms
 from lastgood.observe.survey import add_repair_facts, add_wanted, survey
@@ -20,7 +21,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.replay import Replay, choose_replay, list_grounds, price_replay
 from lastgood.recovery.applying import WaiverNeededError
 from lastgood.recovery.gathering import gather
-from lastgood.recovery.hold import HoldReason, hold_checkpoint, locate_lock_file
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.recovery.plans import PlanOptions, list_needs, make_plan
 from lastgood.recovery.rebuilding import Muted, RebuildFailedError, SilentCheckpoint
 from lastgood.settings.config import Pipeline

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from foreign import KINESIS, Lines
 from typed import call
 
+from lastgood.journal.holding import HoldReason, locate_lock_file
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
 from lastgood.observe.find import NotFoundInHistoryError, find_file
 from lastgood.observe.load_standing import LoadStanding
 from lastgood.operations.status import status
+from lastgood.recovery.hold import hold_checkpoint
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
@@ -56,11 +59,16 @@ def look(checkpoint: str) -> LoadStanding | None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "done", "rows", "corrupt", "is_whole"),
-    [(0, 0, 0, 0, False), (1, 60, 10, 0, False), (2, 130, 21, 1, False), (3, 300, 33, 3, True)],
+    ("committed", "done", "rows", "corrupt", "is_whole", "per_second"),
+    [
+        (0, 0, 0, 0, False, None),
+        (1, 60, 10, 0, False, 60.0),
+        (2, 130, 21, 1, False, 70.0),
+        (3, 300, 33, 3, True, 70.0),
+    ],
 )
 def test_a_load_is_told_by_bytes_and_records(
-    tmp_path: Path, committed: int, done: int, rows: int, corrupt: int, is_whole: bool
+    tmp_path: Path, committed: int, done: int, rows: int, corrupt: int, is_whole: bool, per_second: float | None
 ) -> None:
     assert look(build(tmp_path / "chk", committed)) == LoadStanding(
         table="delta:/lake/t",
@@ -73,7 +81,32 @@ def test_a_load_is_told_by_bytes_and_records(
         uncounted=0,
         is_whole=is_whole,
         unit="bytes",
+        per_second=per_second,
+        seconds_left=None,
     )
+
+
+def test_one_that_goes_on_is_told_with_its_pace(tmp_path: Path) -> None:
+    checkpoint = parse_location(build(tmp_path / "chk", 2))
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+        told = call("status", checkpoint).stdout
+        found = look(str(checkpoint))
+    assert f"  held by      lastgood load, process {os.getpid()} on " in told
+    assert "  pace         70 bytes/s in the newest chunks, 2 s left\n" in told
+    assert found is not None
+    assert (found.per_second, found.seconds_left) == (70.0, 2.4)
+    assert "pace" not in call("status", checkpoint).stdout
+
+
+def test_time_in_which_it_stood_still_is_no_time_of_a_chunk(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path / "chk", Lines(PLANS))
+    builder.run(2)
+    builder.plan(at_ms=10**13)
+    where = parse_location(str(tmp_path / "chk"))
+    keep_spec(open_writable(where), where, SPEC)
+    found = look(str(where))
+    assert found is not None
+    assert found.per_second == 60.0
 
 
 def test_a_table_is_told_by_rows(tmp_path: Path) -> None:
