@@ -125,6 +125,10 @@ def test_file_of_a_folder_that_was_written_again_is_loaded_once_more(tmp_path: P
     for each in (again, words):
         told = json.loads(call(*each).stdout)
         assert (told["is_new"], told["rows"]) == (False, 10)
+    write_rows(folder / "aa.csv", range(20, 22))
+    write_rows(folder / "c.csv", range(30, 32))
+    assert run_load(words)["late"] == [str(folder / "aa.csv")]
+    assert run_load(words)["late"] == []
 
 
 def compare(words: list[str], code: int) -> dict[str, Any]:

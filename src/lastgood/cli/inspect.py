@@ -386,14 +386,15 @@ def _print_files(found: LoadedFiles, out: Console) -> None:
 
     print_summary(found.query, out)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("file", "state", "read", "size", "last changed"):
-        table.add_column(heading, justify="left" if heading in ("file", "state") else "right", overflow="fold")
+    for heading in ("file", "state", "came", "read", "size", "last changed"):
+        table.add_column(heading, justify="right" if heading in ("read", "size") else "left", overflow="fold")
     part = take_excerpt(found.files, _FILES_SHOWN)
     for each in part.shown:
         changed = "-"
         if each.modified_ms is not None:
             changed = format_clock(each.modified_ms)
-        table.add_row(make_styled(each.location), each.state, decimal(each.done), decimal(each.size), changed)
+        came = each.arrival.value.replace("_", " ")
+        table.add_row(make_styled(each.location), each.state, came, decimal(each.done), decimal(each.size), changed)
     out.print(table)
     for line in part.more:
         out.print(line)

@@ -13,6 +13,7 @@ from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.errors import UsageError
 from lastgood.settings.config import parse_size
+from lastgood.visible import take_first_lines
 
 if TYPE_CHECKING:
     from lastgood.observe.load_options import LoadOptions
@@ -389,5 +390,7 @@ def _print(loaded: Loaded, corrupt: str) -> None:
             f" chunk{'s' if loaded.chunks > 1 else ''}{resumed}, in {loaded.seconds:g} s."
         )
     )
+    for line in take_first_lines(loaded.late):
+        out.print(make_styled(f"Came late, when files of later names had been read: {line}"))
     if loaded.corrupt:
         out.print(make_styled(f"{loaded.corrupt:,} records are not what the schema says: {corrupt}."))

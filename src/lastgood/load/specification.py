@@ -35,6 +35,16 @@ class ParseMode(enum.Enum):
     FAILFAST = "failfast"
 
 
+class Arrival(enum.Enum):
+    """How a file of a folder came, held against those that are read before it."""
+
+    IN_ORDER = "in_order"
+    LATE = "late"
+    """When files of later names had been read."""
+    AGAIN = "again"
+    """It had been read, and was written again since."""
+
+
 FILE_FORMS = (LoadFormat.CSV, LoadFormat.JSONL, LoadFormat.TEXT, LoadFormat.PARQUET)
 TABLE_FORMS = (LoadFormat.DELTA, LoadFormat.PARQUET, LoadFormat.JDBC)
 """What is read by an ordered column."""
@@ -246,6 +256,20 @@ class LoadSpec(JsonValue):
         if self.folder is not None:
             return [self.folder]
         return [each.location for each in self.files]
+
+    def list_arrivals(self) -> list[Arrival]:
+        """How each of its files came; those that were named one by one come in order."""
+        if self.folder is None:
+            return [Arrival.IN_ORDER] * len(self.files)
+        found: list[Arrival] = []
+        seen: set[str] = set()
+        last = ""
+        for each in self.files:
+            arrival = Arrival.LATE if each.location < last else Arrival.IN_ORDER
+            found.append(Arrival.AGAIN if each.location in seen else arrival)
+            seen.add(each.location)
+            last = max(last, each.location)
+        return found
 
     def count_bytes_before(self, file: int, position: int) -> int:
         """Bytes before a position of a file, over all files; of a table rows."""

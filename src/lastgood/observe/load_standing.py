@@ -11,7 +11,7 @@ from lastgood.errors import UsageError, format_command_line
 from lastgood.frozen import dataclass
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition, make_version_position
-from lastgood.load.specification import InputFile, LoadDiffersError, LoadSpec
+from lastgood.load.specification import Arrival, InputFile, LoadDiffersError, LoadSpec
 from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.query.history import find_load_position
 from lastgood.settings.target import Target
@@ -163,6 +163,7 @@ class LoadedFile(JsonValue):
     """Bytes of it, unpacked; 0 of one that was not unpacked yet."""
     modified_ms: int | None
     """When it was changed last; None where the storage does not tell."""
+    arrival: Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +197,12 @@ def inspect_load_files(target: Target) -> LoadedFiles:
             next=format_command_line("inspect", query.location),
         )
     at = _find_position(query, query.checkpoint.last_committed) or LoadPosition(0, 0)
-    files = tuple(_tell_file(each, number, at) for number, each in enumerate(spec.files))
+    came = zip(spec.files, spec.list_arrivals(), strict=True)
+    files = tuple(_tell_file(each, number, at, arrival) for number, (each, arrival) in enumerate(came))
     return LoadedFiles(query, redact_place(spec.table), files)
 
 
-def _tell_file(file: InputFile, number: int, at: LoadPosition) -> LoadedFile:
+def _tell_file(file: InputFile, number: int, at: LoadPosition, arrival: Arrival) -> LoadedFile:
     """How much of a file lies before a position."""
     done = 0
     if number < at.file:
@@ -212,4 +214,4 @@ def _tell_file(file: InputFile, number: int, at: LoadPosition) -> LoadedFile:
         state = "loaded"
     elif not done:
         state = "waiting"
-    return LoadedFile(redact_place(file.location), state, done, file.length, file.modified_ms)
+    return LoadedFile(redact_place(file.location), state, done, file.length, file.modified_ms, arrival)

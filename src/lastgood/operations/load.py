@@ -10,8 +10,10 @@ from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
-from lastgood.load.begun import read_begun
+from lastgood.load.begun import Begun, read_begun
 from lastgood.load.kept import read_counts
+from lastgood.load.position import LoadPosition
+from lastgood.load.specification import Arrival, LoadSpec
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.ledger import choose_ledger, fill_with, take_snapshot
@@ -43,6 +45,8 @@ class Loaded(JsonValue):
     """At which byte this run went on, of a table behind how many rows or versions; None if it began."""
     is_new: bool
     """Whether this run has loaded anything."""
+    late: tuple[str, ...]
+    """Of a folder, the files of this run that came when files of later names had been read."""
     seconds: float
 
 
@@ -114,8 +118,17 @@ def load(
         chunks=len(counts),
         resumed_at=begun.count_bytes(spec),
         is_new=is_new,
+        late=_list_late(spec, begun),
         seconds=round(time.monotonic() - began, 1),
     )
+
+
+def _list_late(spec: LoadSpec, begun: Begun) -> tuple[str, ...]:
+    """The files that came late of those that were not read whole when this run began."""
+    at = begun.position or LoadPosition(0, 0)
+    came = enumerate(zip(spec.files, spec.list_arrivals(), strict=True))
+    late = [(number, file) for number, (file, arrival) in came if arrival is Arrival.LATE]
+    return tuple(file.location for number, file in late if (number, file.length) > (at.file, at.position))
 
 
 def _fill(place: LedgerPlace, checkpoint: Location) -> None:

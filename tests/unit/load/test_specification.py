@@ -129,3 +129,11 @@ def test_options_are_those_that_are_known() -> None:
             require_known_options(LoadFormat.CSV, options)
     with pytest.raises(UsageError, match="text"):
         require_known_options(LoadFormat.TEXT, {"header": "true"})
+
+
+def test_a_file_of_a_folder_that_came_late_or_again_is_known() -> None:
+    names = ("b", "d", "c", "b", "a", "e", "d")
+    files = tuple(replace(SPEC.files[0], location=f"/in/{each}.csv") for each in names)
+    came = [each.value for each in replace(SPEC, folder="/in", files=files).list_arrivals()]
+    assert came == ["in_order", "in_order", "late", "again", "late", "in_order", "again"]
+    assert {each.value for each in replace(SPEC, files=files).list_arrivals()} == {"in_order"}
