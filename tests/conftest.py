@@ -15,7 +15,6 @@ pytest_plugins = ["plugin_services", "plugin_laboratory", "plugin_minutes", "plu
 # Where a shell has started the tests in the background, it lets them ignore Ctrl-C, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
 
 # How long an example takes says nothing on a machine where real Sparks run beside it.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import CORPUS, list_or_skip
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
@@ -18,7 +19,6 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 
 FOUND = {
     "damaged-rm_all_offsets": "COMMITS_AHEAD",
@@ -37,7 +37,7 @@ FOUND = {
 
 
 def cases() -> list[Path]:
-    found = [path.parent for root in (CASES, SHARED) for path in sorted(root.glob("*/about.json"))]
+    found = [path.parent for root in (CASES, CORPUS) for path in sorted(root.glob("*/about.json"))]
     assert len(found) > 15
     return found
 
@@ -58,7 +58,7 @@ def report(case: Path, **others: Any) -> Report:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases() if "batches_run" in about(case).get("restart", {})], ids=name
+    "case", list_or_skip([case for case in cases() if "batches_run" in about(case).get("restart", {})]), ids=name
 )
 def test_prediction_is_what_spark_did(case: Path) -> None:
     did = about(case)["restart"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import ABSENT, CORPUS, SAMPLES, list_or_skip
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.query import QueryMetadata
@@ -36,13 +37,11 @@ from lastgood.sources.kafka.facts import KafkaFacts, facts_from_json
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-CORPUS, SAMPLES = SHARED / "corpus", SHARED / "sink-samples"
 NOW = 1_795_300_000_000  # a day after the samples were made
 SAMPLE_QUERY = "11111111-2222-3333-4444-555555555555"
 INFO, WARNING, ERROR = Severity
 
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="no corpus beside the repository")
+pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=ABSENT)
 
 
 def cases(pattern: str) -> list[str]:
@@ -84,7 +83,7 @@ KAFKA = {
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
-@pytest.mark.parametrize("name", cases("kafka.json"))
+@pytest.mark.parametrize("name", list_or_skip(cases("kafka.json")))
 def test_what_spark_then_lost_or_skipped_is_found_and_nothing_else(name: str, fail_on_data_loss: bool) -> None:
     case = CORPUS / name
     checkpoint = read(case / "checkpoint")
@@ -129,7 +128,7 @@ def test_batches_of_sparks_own_sink_are_told_from_those_of_a_function() -> None:
     assert {batch.is_streaming for batch in by_function.batches} == {False}
 
 
-@pytest.mark.parametrize("name", cases("spark_metadata"))
+@pytest.mark.parametrize("name", list_or_skip(cases("spark_metadata")))
 def test_batches_that_a_file_sink_then_dropped_are_found(name: str, tmp_path: Path) -> None:
     case = CORPUS / name
     shutil.copytree(case / "spark_metadata", tmp_path / "_spark_metadata")
@@ -142,7 +141,7 @@ def test_batches_that_a_file_sink_then_dropped_are_found(name: str, tmp_path: Pa
         assert found[0].evidence["would_skip"] == [dropped[0], dropped[-1]]
 
 
-@pytest.mark.parametrize("name", cases("checkpoint"))
+@pytest.mark.parametrize("name", list_or_skip(cases("checkpoint")))
 def test_checkpoint_alone_shows_no_fault_of_its_sources(name: str) -> None:
     assert bad(find(read(CORPUS / name / "checkpoint"))) == []
 

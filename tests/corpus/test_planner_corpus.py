@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from planning import carried_out, delta, fence, files, known, silent
+from shared_corpus import CORPUS, list_or_skip
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import Draft, RepairRefusedError
@@ -23,7 +24,6 @@ from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_ve
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.kinds import parse_step
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus"
 GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"), FreshGoal())
 
 
@@ -31,8 +31,7 @@ def cases() -> list[str]:
     return sorted(str(path.relative_to(CORPUS)) for path in CORPUS.glob("**/checkpoint") if path.is_dir())
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not there")
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", list_or_skip(cases()))
 def test_every_draft_is_safe_and_leaves_a_query_that_runs(tmp_path: Path, name: str) -> None:
     """Each goal, with sinks in each possible place: refused, or carried out it runs and needs nothing more."""
     spark = parse_spark_version(f"{name[:3]}.0")

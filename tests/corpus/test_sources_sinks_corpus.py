@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import ABSENT, CORPUS, SAMPLES, list_or_skip
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry
@@ -45,12 +46,10 @@ from lastgood.sources.kafka.retention import ReadUpTo, TopicIdentity, identify_t
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, parse_location
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-CORPUS, SAMPLES = SHARED / "corpus", SHARED / "sink-samples"
 NOW = 1_795_300_000_000  # a day after the samples were made
 SAMPLE_QUERY = "11111111-2222-3333-4444-555555555555"
 
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="no corpus beside the repository")
+pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=ABSENT)
 
 
 def cases(pattern: str) -> list[str]:
@@ -103,7 +102,9 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in cases("4.2-kafka-*") if (CORPUS / name / "sink").is_dir()])
+@pytest.mark.parametrize(
+    "name", list_or_skip([name for name in cases("4.2-kafka-*") if (CORPUS / name / "sink").is_dir()])
+)
 def test_table_shows_what_spark_had_written_and_skips_what_spark_then_skipped(name: str) -> None:
     case = CORPUS / name
     checkpoint = read(case / "checkpoint")
@@ -123,7 +124,7 @@ def test_query_without_a_table_has_written_nothing() -> None:
     assert (found.kind, found.last_batch, found.known) == ("absent", None, True)
 
 
-@pytest.mark.parametrize("name", cases("*-file-sink-*"))
+@pytest.mark.parametrize("name", list_or_skip(cases("*-file-sink-*")))
 def test_file_sink_skips_what_spark_then_skipped(name: str, tmp_path: Path) -> None:
     case = CORPUS / name
     shutil.copytree(case / "spark_metadata", tmp_path / "_spark_metadata")
@@ -160,7 +161,7 @@ def next_offsets(checkpoint: Checkpoint) -> Offsets:
     return initial.offset.topics
 
 
-@pytest.mark.parametrize("name", cases("4.2-kafka-*"))
+@pytest.mark.parametrize("name", list_or_skip(cases("4.2-kafka-*")))
 def test_facts_of_the_corpus_are_kept_as_they_are(name: str) -> None:
     raw = json.loads((CORPUS / name / "kafka.json").read_text())
     facts = facts_of(name)
@@ -169,7 +170,7 @@ def test_facts_of_the_corpus_are_kept_as_they_are(name: str) -> None:
     assert facts.unknowns == {}
 
 
-@pytest.mark.parametrize("name", cases("4.2-kafka-*"))
+@pytest.mark.parametrize("name", list_or_skip(cases("4.2-kafka-*")))
 def test_ranges_that_spark_then_read_are_served_but_for_what_had_expired(name: str) -> None:
     checkpoint, facts = read(CORPUS / name / "checkpoint"), facts_of(name)
     start = next_offsets(checkpoint)
