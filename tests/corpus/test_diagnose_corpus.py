@@ -92,7 +92,9 @@ def test_healthy_checkpoint_resumes_and_has_no_finding_above_info(case: Path) ->
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases() if "uncommitted last batch" in about(case).get("state", "")], ids=name
+    "case",
+    list_or_skip([case for case in cases() if "uncommitted last batch" in about(case).get("state", "")]),
+    ids=name,
 )
 def test_batch_that_is_planned_and_not_committed_runs_again(case: Path) -> None:
     found = report(case)
@@ -111,7 +113,9 @@ def test_damage_is_found_under_its_name(case: Path) -> None:
             assert condition in conditions
 
 
-@pytest.mark.parametrize("case", [case for case in cases() if "restart_failOnDataLoss_false" in about(case)], ids=name)
+@pytest.mark.parametrize(
+    "case", list_or_skip([case for case in cases() if "restart_failOnDataLoss_false" in about(case)]), ids=name
+)
 def test_without_fail_on_data_loss_what_is_gone_is_skipped(case: Path) -> None:
     did = about(case)["restart_failOnDataLoss_false"]
     restart = report(case, fail_on_data_loss=False).restart
