@@ -88,6 +88,12 @@ checkpoint = "{self.lines.checkpoint}-witness"
         told = [json.loads(line) for line in self._events.read_text().splitlines() if line.startswith("{")]
         return [each for each in told if each["event"] == name]
 
+    def kill_beside_standby(self) -> None:
+        """Kill the driver while another one waits."""
+        self._await_standby()
+        self.counts["driver"] += 1
+        _send(self._find_driver(), signal.SIGKILL)
+
     def kill(self, chance: Random) -> None:
         """Kill or stop somebody: at any instant of the next seconds, or of those after another has come to wait."""
         if chance.random() < AWAITED:

@@ -23,10 +23,12 @@ RANDOM = Random(int(os.environ.get("LASTGOOD_SEED", "1")))
 def test_each_line_is_there_once_whoever_is_killed_whenever(seed: int, java: Java, tmp_path: Path) -> None:
     chance = Random(seed)
     with StandbyRun(tmp_path, java, find_default_spark()) as run:
-        for _ in range(min(KILLS, AT_ONCE)):
+        run.kill_beside_standby()
+        for _ in range(min(KILLS, AT_ONCE) - 1):
             run.kill(chance)
         run.await_lines()
     ways = [each["way"] for each in run.events("started")]
     print(f"killed {dict(run.counts)}, started {ways.count('standby')} times from a standby, {ways.count('cold')} anew")
+    assert ways[:2] == ["cold", "standby"]
     assert run.lines.shown() == run.lines.exactly
     assert not (tmp_path / "two").exists(), (tmp_path / "two").read_text()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.supervised import Running
+from spark.supervised import APP, Running
 
 from lastgood.journal.incidents import Incidents
 from lastgood.lab.spark import SPARK_VERSIONS, provide_spark
@@ -44,9 +46,9 @@ def odd(kind: str, folder: Path) -> dict[str, Any]:
     return {"app": ODD, "more": (kind, str(folder / "secret"))}
 
 
-def require_taken_over(running: Running) -> list[Event]:
+def require_taken_over(running: Running, since: int = 0) -> list[Event]:
     """The driver is killed, the one that waits takes over, and each line is there once."""
-    running.await_event(StandingBy)
+    running.await_event(StandingBy, since)
     seen = running.kill()
     for query in running.queries:
         query.put()
@@ -102,6 +104,33 @@ def test_a_secret_that_was_changed_is_read_anew(run: Callable[..., Running], tmp
     assert "STANDBY_OUTDATED" in noticed(running)
     running.await_event(Recovered, seen)
     assert (tmp_path / "secret.used").read_text() == "old\nnewer\n"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ["a.jar", "conf/spark-defaults.conf", "app.py"])
+def test_one_that_was_made_of_what_is_another_now_gives_way_to_the_next(
+    run: Callable[..., Running], tmp_path: Path, name: str
+) -> None:
+    """While it waits, and nobody asks for it: a jar, the settings, or the code has changed."""
+    jar, changed = tmp_path / "a.jar", tmp_path / name
+    write_jar(jar, "old")
+    app = shutil.copy(APP, tmp_path / "app.py")
+    running = run(QUERY, app=app, jars=[jar])
+    first = running.await_event(StandingBy)
+    if changed == jar:
+        write_jar(jar, "new")
+    else:
+        changed.write_text(changed.read_text() + "# changed\n")
+    running.wait("a word", lambda: "STANDBY_OUTDATED" in noticed(running))
+    assert any(isinstance(each, Noticed) and str(changed) in each.sentence for each in running.events)
+    told = require_taken_over(running, since=running.events.index(first) + 1)
+    (taken,) = (each for each in told if isinstance(each, Started))
+    assert taken.pid != first.pid
+
+
+def write_jar(jar: Path, content: str) -> None:
+    with zipfile.ZipFile(jar, "w") as stream:
+        stream.writestr("content", content)
 
 
 @pytest.mark.proof
