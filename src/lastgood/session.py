@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import platformdirs
 
 from lastgood import library
+from lastgood.cli.load_progress import show_load
 from lastgood.cli.output import make_console
 from lastgood.cli.timeline import open_timeline
 from lastgood.errors import LastgoodError, UsageError
@@ -342,7 +343,7 @@ def load(
     evolve: bool = False,
     ledger: str | None = None,
     spark: Any = None,
-    tell: Callable[[LoadProgress], None] = lambda _: None,
+    tell: Callable[[LoadProgress], None] | None = None,
     **reading: Unpack[LoadReading],
 ) -> Loaded:
     """As `lastgood load`, in a session that is there already: the same call goes on where one has ended.
@@ -355,10 +356,10 @@ def load(
         files: One or several, in the order in which they are read; or a folder; or, with `order_by`, a table.
         to: `delta:LOCATION`, for which the session has Delta, or `file:LOCATION`.
         evolve: Whether columns that came since are taken; in rows loaded before they are null.
-        ledger: URL or path of a ledger that gets the offsets of the chunks once all are loaded; None: that of
-            `LASTGOOD_LEDGER`, if there is one.
+        ledger: URL or path of a ledger that gets the offsets of the chunks, from time to time and at the end; None:
+            that of `LASTGOOD_LEDGER`, if there is one.
         spark: A classic session; None: the active one.
-        tell: Is told of each chunk that is committed.
+        tell: Is told of each chunk that is committed; None: a line in a notebook, or a bar on a terminal, shows it.
         **reading: How they are read; see `LoadReading`.
 
     Raises:
@@ -385,11 +386,21 @@ def load(
         if error is not None:
             raise make_load_error(error, _GOES_ON, question.spec.table)
 
+    named = [files] if isinstance(files, str) else files
+    if tell is not None:
+        return load_files(named, to, wanted, tell=_make_chunk_teller(tell), run=run)
+    with show_load() as (show, say):
+        return load_files(named, to, wanted, tell=show, say=say, run=run)
+
+
+def _make_chunk_teller(tell: Callable[[LoadProgress], None]) -> Callable[[LoadProgress], None]:
+    """Tells of chunks alone, and not of where it begins."""
+
     def tell_chunk(progress: LoadProgress) -> None:
         if progress.chunks:
             tell(progress)
 
-    return load_files([files] if isinstance(files, str) else files, to, wanted, tell=tell_chunk, run=run)
+    return tell_chunk
 
 
 def chunks(

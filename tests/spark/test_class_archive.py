@@ -44,6 +44,20 @@ def require_back(folder: Path, spark: SparkEnvironment | None, *, standby: bool 
         assert not noticed(running, "CLASS_ARCHIVE_NOT_USED")
 
 
+def require_back_without(folder: Path, spark: SparkEnvironment) -> None:
+    """None is made, which is said, and each line is there once."""
+    with Running(folder, QUERY, spark=spark, class_archive=True) as running:
+        (query,) = running.queries
+        query.put()
+        running.wait("a word", lambda: noticed(running, "CLASS_ARCHIVE_IMPOSSIBLE"))
+        seen = running.kill()
+        query.put()
+        assert running.await_event(Started, seen).way == "cold"
+        running.await_event(Recovered, seen)
+        running.await_lines()
+        assert query.shown() == query.exactly
+
+
 @pytest.mark.proof
 def test_java_takes_what_was_made_beside_the_driver_before(tmp_path: Path) -> None:
     require_back(tmp_path, None)
@@ -51,8 +65,12 @@ def test_java_takes_what_was_made_beside_the_driver_before(tmp_path: Path) -> No
 
 @pytest.mark.proof
 @pytest.mark.parametrize("version", SPARK_VERSIONS)
-def test_on_each_spark(tmp_path: Path, version: str) -> None:
-    require_back(tmp_path, provide_spark(version))
+def test_on_each_spark(tmp_path: Path, java: Java, version: str) -> None:
+    """On another Java than that of this machine with `JAVA_HOME`."""
+    if java.version == 21 and version > "4":  # a jar is twice on the class path of Spark 4
+        require_back_without(tmp_path, provide_spark(version))
+    else:
+        require_back(tmp_path, provide_spark(version))
 
 
 @pytest.mark.proof

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lastgood.cli.load_progress import LoadTellers, show_load_bar
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
 from lastgood.errors import UsageError
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from lastgood.observe.load_options import LoadOptions
     from lastgood.operations.load import Loaded
     from lastgood.operations.verify import LoadCompared
-    from lastgood.supervise.load_driver import LoadProgress
-
-_RATE_SECONDS = 3600.0
-"""Of so long the rate is shown: of chunks, each of which may take minutes."""
 
 
 class _Size(click.ParamType[int]):
@@ -105,8 +102,8 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--ledger",
     metavar="URL",
-    help="Gets the offsets of the chunks once all are loaded: postgresql://…, sqlite:///FILE or a path. By default"
-    " that of LASTGOOD_LEDGER, if any.",
+    help="Gets the offsets of the chunks, from time to time and at the end: postgresql://…, sqlite:///FILE or a path. By"
+    " default that of LASTGOOD_LEDGER, if any.",
 )
 @click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
 @click.option(
@@ -295,42 +292,16 @@ def _read_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _show_progress(output_format: str) -> Iterator[tuple[Callable[[LoadProgress], None], Callable[[str], None]]]:
+def _show_progress(output_format: str) -> Iterator[LoadTellers]:
     """Gives what to tell of chunks, and of what else takes time: JSON lines, a bar on a terminal, or nothing."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
+    if output_format != "json":
+        with show_load_bar() as tellers:
+            yield tellers
+        return
+    yield (
+        lambda progress: _print_line({"progress": progress.to_json()}),
+        lambda doing: _print_line({"doing": doing}),
     )
-
-    out = make_console(stderr=True)
-    if output_format == "json":
-        yield (
-            lambda progress: _print_line({"progress": progress.to_json()}),
-            lambda doing: _print_line({"doing": doing}),
-        )
-        return
-    if not out.is_terminal:
-        yield lambda _: None, lambda _: None
-        return
-    of_rows = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    of_bytes = (*of_rows[:2], DownloadColumn(), TransferSpeedColumn(), of_rows[3])
-    with Progress(*of_bytes, console=out, transient=True, speed_estimate_period=_RATE_SECONDS) as shown:
-        task = shown.add_task("looking", total=None)
-
-        def tell(progress: LoadProgress) -> None:
-            said = f"chunk {progress.chunks + 1}, {progress.rows:,} rows"
-            if progress.unit != "bytes":
-                shown.columns = of_rows
-            if not progress.chunks:  # what was loaded before counts for no rate
-                shown.reset(task, completed=progress.done, total=progress.size)
-            shown.update(task, description=said, completed=progress.done, total=progress.size)
-
-        yield tell, lambda doing: shown.update(task, description=doing)
 
 
 def _print_line(told: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.evidence import add_evidence_options
+from lastgood.cli.load_progress import format_amount
 from lastgood.cli.once import OnceCommand
 from lastgood.cli.output import format_option, make_console, make_styled, print_json, print_nothing_changed
-from lastgood.cli.times import DURATION, format_clock
+from lastgood.cli.times import DURATION, format_clock, format_span
 from lastgood.visible import shorten, take_excerpt, take_first_lines
 
 if TYPE_CHECKING:
@@ -160,13 +161,11 @@ def _list_sources(found: Status) -> Iterator[str]:
 
 def _format_load(load: LoadStanding) -> str:
     """How far a load has come, on one line."""
-    from rich.filesize import decimal
-
     files = "1 file" if load.files == 1 else f"{load.files:,} files"
     chunks = "1 chunk" if load.chunks == 1 else f"{load.chunks:,} chunks"
     part = 100 if load.is_whole else min(99, 100 * load.done // max(1, load.size))
     uncounted = f", of {load.uncounted:,} of them not counted yet" if load.uncounted else ""
-    read = f"{decimal(load.done)} of {decimal(load.size)} of {files}"
+    read = f"{format_amount(load.done, load.unit)} of {format_amount(load.size, load.unit)} of {files}"
     if load.unit != "bytes":
         read = f"{load.done:,} of {load.size:,} {load.unit} of a table"
     return f"{part} %: {read}, {load.rows:,} records in {chunks}{uncounted}, into {load.table}"
@@ -174,14 +173,12 @@ def _format_load(load: LoadStanding) -> str:
 
 def _describe_load(load: LoadStanding | None) -> Iterator[tuple[str, str]]:
     """How far a load has come, and how long it still takes, as label and line."""
-    from rich.filesize import decimal
-
     if load is None:
         return
     yield "load", _format_load(load)
     if load.per_second is not None and load.seconds_left is not None:
-        each = decimal(int(load.per_second)) if load.unit == "bytes" else f"{load.per_second:,.0f} {load.unit}"
-        yield "pace", f"{each}/s in the newest chunks, {_format_span(load.seconds_left)} left"
+        rate = format_amount(load.per_second, load.unit)
+        yield "pace", f"{rate}/s in the newest chunks, {format_span(load.seconds_left)} left"
 
 
 def _describe_held(held: CheckpointHolder | None) -> Iterator[tuple[str, str]]:
@@ -247,7 +244,7 @@ def _describe_incident(found: Status) -> Iterator[tuple[str, str]]:
     else:
         parts = []
     if told["back_after_seconds"] is not None:
-        parts.append(f"back after {_format_span(told['back_after_seconds'])} with batch {told['first_batch']}")
+        parts.append(f"back after {format_span(told['back_after_seconds'])} with batch {told['first_batch']}")
     elif told["outcome"] == "open":
         parts.append("whether a batch followed was not looked at")
     if told["parts"]:
@@ -320,7 +317,7 @@ def _describe_prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
         return
     where = f"{at[0]}/{at[1]}"
     sooner = "; sooner by retention.bytes" if least.limited_by_size else ""
-    left = _format_span((least.ms or 0) / 1000)
+    left = format_span((least.ms or 0) / 1000)
     words = {
         HeadroomKind.LIMITED: f"{left} until Kafka deletes what is unread, {where} first",
         HeadroomKind.UNKNOWN: f"unknown, because {least.because} ({where})",
@@ -412,7 +409,7 @@ def _format_kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
         lag = f"{count_offsets(exposure.unread):,}"
     if least is None or least.ms is None:
         return loss, lag, "?" if least is None else least.kind.value.replace("_", " ")
-    return loss, lag, _format_span(least.ms / 1000)
+    return loss, lag, format_span(least.ms / 1000)
 
 
 def _format_sink_cells(found: Status) -> str:
@@ -439,11 +436,4 @@ def _format_batch(batch_id: int | None) -> str:
 
 
 def _format_ago(time_ms: int) -> str:
-    return _format_span(max(0, time.time() - time_ms / 1000))
-
-
-def _format_span(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return format_span(max(0, time.time() - time_ms / 1000))

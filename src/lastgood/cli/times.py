@@ -53,3 +53,11 @@ def format_clock(time_ms: int) -> str:
         return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return f"{time_ms} ms"
+
+
+def format_span(seconds: float) -> str:
+    """A length of time, in its largest unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

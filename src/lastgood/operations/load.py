@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 
 from lastgood.errors import LastgoodError
 from lastgood.frozen import dataclass
-from lastgood.ledger.opening import open_ledger, require_libraries
-from lastgood.ledger.url import LedgerPlace
+from lastgood.ledger.opening import require_libraries
 from lastgood.load.begun import Begun, read_begun
 from lastgood.load.kept import read_counts
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import Arrival, LoadSpec
 from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
-from lastgood.observe.ledger import choose_ledger, fill_with, take_snapshot
+from lastgood.observe.ledger import choose_ledger
 from lastgood.observe.load_options import LoadOptions
-from lastgood.storage.reading import Location
 from lastgood.supervise.held_load import hold_load, hold_load_to_undo
 from lastgood.supervise.load_driver import Follower, LoadProgress, RunLoad, run_load
+from lastgood.supervise.load_ledger import LoadLedger
 from lastgood.values import JsonValue
 
 
@@ -89,20 +88,22 @@ def load(
         require_libraries(place)
     with hold_load(files, to, wanted, say) as held:
         storage, checkpoint, spec, begun = held.storage, held.checkpoint, held.spec, held.begun
+        ledger = None if place is None else LoadLedger(place, checkpoint)
         is_new = not held.is_whole
         if is_new or len(read_counts(storage, checkpoint, begun.chunks)) < len(begun.chunks):
             spec = unpack_files(spec, say)
             question = held.ask(spec, wanted)
+            heard = [tell] if ledger is None else [tell, ledger.fill_now_and_then]
             with held.raise_if_overtaken():
-                follower = Follower(storage, checkpoint, spec, tell, held.check, begun.count_bytes(spec) or 0)
+                follower = Follower(storage, checkpoint, spec, heard, held.check, begun.count_bytes(spec) or 0)
                 run(question, follower.take, say)
         held.require_all_there()
         counts = read_counts(storage, checkpoint, read_begun(storage, checkpoint).chunks)
         if spec.is_table:
             new = counts.keys() - set(begun.chunks)
             is_new = sum(counts[batch].rows for batch in new) > 0
-        if place is not None:
-            _fill(place, checkpoint)
+        if ledger is not None:
+            _fill(ledger)
     corrupt = sum(each.corrupt for each in counts.values())
     rows = sum(each.rows for each in counts.values())
     if spec.drops_corrupt:
@@ -131,11 +132,9 @@ def _list_late(spec: LoadSpec, begun: Begun) -> tuple[str, ...]:
     return tuple(file.location for number, file in late if (number, file.length) > (at.file, at.position))
 
 
-def _fill(place: LedgerPlace, checkpoint: Location) -> None:
-    """Give the ledger where the chunks of a load end, and which are committed."""
+def _fill(ledger: LoadLedger) -> None:
     try:
-        with open_ledger(place) as opened:
-            fill_with(checkpoint, take_snapshot(checkpoint), opened)
+        ledger.fill()
     except LastgoodError as error:
         error.effect = "the ledger was not filled; everything is loaded"
         error.next = error.next or "the same command, which does no more than to fill it"

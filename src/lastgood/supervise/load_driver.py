@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,8 @@ class Follower:
     storage: Storage
     checkpoint: Location
     spec: LoadSpec
-    tell: Callable[[LoadProgress], None]
+    heard: Sequence[Callable[[LoadProgress], None]]
+    """Who is told of it."""
     check: Callable[[], None]
     """Raises an error if the load is not ours any more."""
     begun: int = 0
@@ -200,18 +201,18 @@ class Follower:
         if done > self.begun and seconds > 0:
             per_second = (done - self.begun) / seconds
             seconds_left = max(0, self.size - done) / per_second
-        self.tell(
-            LoadProgress(
-                done=done,
-                size=self.size,
-                rows=self.rows,
-                chunks=self.chunks,
-                unit=self.spec.unit,
-                seconds=round(seconds, 1),
-                per_second=_show_rounded(per_second),
-                seconds_left=_show_rounded(seconds_left),
-            )
+        progress = LoadProgress(
+            done=done,
+            size=self.size,
+            rows=self.rows,
+            chunks=self.chunks,
+            unit=self.spec.unit,
+            seconds=round(seconds, 1),
+            per_second=_show_rounded(per_second),
+            seconds_left=_show_rounded(seconds_left),
         )
+        for hear in self.heard:
+            hear(progress)
 
 
 def _show_rounded(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import sqlite3
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -221,11 +222,13 @@ def test_ledger_that_does_not_answer_is_filled_by_the_same_command(file: Path, t
     ledger = tmp_path / "ledger.db"
     options = LoadOptions(schema="a int", checkpoint=str(tmp_path / "chk"), ledger=str(ledger))
 
-    def load_chunk(question: LoadQuestion, tell: object, say: object) -> None:
+    def load_chunk(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], say: object) -> None:
         CheckpointBuilder(tmp_path / "chk", Lines(['{"lastgood_load":1,"file":0,"position":2}'])).run(1)
         location = parse_location(question.checkpoint)
         keep_spec(open_writable(location), location, question.spec)
         keep_count(open_writable(location), location, 0, ChunkCount(1, 0))
+        tell({"began": {"size": 2}})
+        tell({"chunk": {"batch": 0, "rows": 1}})
 
     with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -236,6 +239,26 @@ def test_ledger_that_does_not_answer_is_filled_by_the_same_command(file: Path, t
     assert not load([str(file)], f"delta:{tmp_path}/t", options).is_new
     with contextlib.closing(sqlite3.connect(ledger)) as connection:
         assert connection.execute("SELECT batch_id, is_committed FROM lastgood_batch").fetchall() == [(0, 1)]
+
+
+def test_a_ledger_can_be_asked_while_the_load_goes_on(file: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    options = LoadOptions(schema="a int", checkpoint=str(tmp_path / "chk"), ledger=str(ledger))
+    found: list[tuple[int, int]] = []
+
+    def load_chunk(question: LoadQuestion, tell: Callable[[Mapping[str, Any]], None], say: object) -> None:
+        CheckpointBuilder(tmp_path / "chk", Lines(['{"lastgood_load":1,"file":0,"position":2}'])).run(1)
+        location = parse_location(question.checkpoint)
+        keep_spec(open_writable(location), location, question.spec)
+        keep_count(open_writable(location), location, 0, ChunkCount(1, 0))
+        tell({"began": {"size": 2}})
+        assert not ledger.exists()
+        tell({"chunk": {"batch": 0, "rows": 1}})
+        with contextlib.closing(sqlite3.connect(ledger)) as connection:
+            found.extend(connection.execute("SELECT batch_id, is_committed FROM lastgood_batch"))
+
+    load([str(file)], f"delta:{tmp_path}/t", options, run=load_chunk)
+    assert found == [(0, 1)]
 
 
 def test_a_folder_is_loaded_alone_and_has_files(file: Path) -> None:
