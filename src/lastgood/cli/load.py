@@ -102,8 +102,8 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--ledger",
     metavar="URL",
-    help="Gets the offsets of the chunks, from time to time and at the end: postgresql://…, sqlite:///FILE or a path. By"
-    " default that of LASTGOOD_LEDGER, if any.",
+    help="Gets the offsets of the chunks, from time to time and at the end: postgresql://…, sqlite:///FILE or a path."
+    " By default that of LASTGOOD_LEDGER, if any.",
 )
 @click.option("--follow-growth", is_flag=True, help="Read on what was added to the last file since.")
 @click.option(
