@@ -3,6 +3,7 @@
 import sys
 import time
 
+from pyspark.errors.exceptions.connect import SparkException
 from pyspark.sql import SparkSession
 
 from lastgood.spark import Recorder
@@ -24,7 +25,18 @@ def main(folder, records):
         time.sleep(0.05)
     quiet.stop()
     failing = rows.writeStream.foreachBatch(poison).queryName("poison").option("checkpointLocation", folder + "/poison")
-    failing.start().awaitTermination()
+    start(failing).awaitTermination()
+
+
+def start(writer):
+    """Where the machine is busy Spark waits too short for the Python worker of `foreachBatch`: ten seconds."""
+    for _ in range(3):
+        try:
+            return writer.start()
+        except SparkException as error:
+            if "failed to connect back" not in str(error):
+                raise
+    return writer.start()
 
 
 if __name__ == "__main__":
