@@ -16,5 +16,5 @@ ABSENT = "no corpus beside the repository"
 def list_or_skip(cases: Sequence[Any]) -> Sequence[Any]:
     """Cases of the corpus, for `parametrize`; one that is skipped where there is no corpus."""
     return (
-        cases if SHARED.is_dir() else [*cases, pytest.param(None, id="absent", marks=pytest.mark.skip(reason=ABSENT))]
+        cases if CORPUS.is_dir() else [*cases, pytest.param(None, id="absent", marks=pytest.mark.skip(reason=ABSENT))]
     )

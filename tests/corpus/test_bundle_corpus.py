@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.rules_advice import find_advice
@@ -19,7 +20,7 @@ from lastgood.testing.checkpoints import STARTED_MS
 
 BATCHES = 20
 ROOT = Path(__file__).parents[2]
-CORPORA = (ROOT / "tests/corpus/cases", ROOT.parent / "shared/corpus")
+CORPORA = (ROOT / "tests/corpus/cases", CORPUS)
 CASES = [path for corpus in CORPORA for path in sorted(corpus.glob("*/checkpoint"))]
 
 

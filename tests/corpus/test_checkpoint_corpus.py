@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import SHARED
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -56,7 +57,6 @@ from lastgood.checkpoint.state_files import (
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"
-SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 
 # What was done to these by hand: the damage that is to be found, and what is to be absent.
 CUT = {"offsets/5": DamageKind.TRUNCATED}

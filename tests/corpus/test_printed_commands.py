@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from printed import Answer, Printed, parsed, require_same, run
+from shared_corpus import CORPUS
 
 from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -20,7 +21,6 @@ from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 CASES = Path(__file__).parent / "cases"
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 HERE_NTH, SHARED_NTH = 5, 15
 """Of each corpus, one case in so many; all of them under `proof`."""
 VERBS = (
@@ -50,12 +50,12 @@ DEPTH = 2
 
 def cases() -> list[Path]:
     here = sorted(path.parent for path in CASES.glob("*/about.json"))
-    shared = sorted(path.parent for path in SHARED.glob("*/about.json"))
+    shared = sorted(path.parent for path in CORPUS.glob("*/about.json"))
     return [*here[::HERE_NTH], *shared[::SHARED_NTH]]
 
 
 def everything() -> list[Path]:
-    return sorted(path.parent for root in (CASES, SHARED) for path in root.glob("*/about.json"))
+    return sorted(path.parent for root in (CASES, CORPUS) for path in root.glob("*/about.json"))
 
 
 def name(case: Path) -> str:

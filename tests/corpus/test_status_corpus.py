@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
@@ -24,8 +25,7 @@ from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
-ALL = [path for root in (CASES, SHARED) for path in sorted(root.glob("*/checkpoint"))]
+ALL = [path for root in (CASES, CORPUS) for path in sorted(root.glob("*/checkpoint"))]
 PIECES = ("metadata", "offsets", "commits", "sources", "state")
 LOST = [
     *((piece,) for piece in PIECES),
@@ -90,7 +90,7 @@ def test_status_says_what_diagnose_knows(case: Path) -> None:
             assert found.grade is Grade.LOSING
 
 
-@pytest.mark.parametrize("root", [CASES, SHARED], ids=["cases", "corpus"])
+@pytest.mark.parametrize("root", [CASES, CORPUS], ids=["cases", "corpus"])
 def test_so_it_does_of_a_folder_of_many(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.diagnosis.grade import Grade
 from lastgood.observe.evidence import EvidenceOptions
@@ -20,8 +21,6 @@ from lastgood.operations.status import list_statuses_below, status
 from lastgood.query.kafka import Losing, judge_exposure
 from lastgood.query.sinks import Agreement
 from lastgood.settings.target import resolve_target
-
-CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus beside the repository")
 

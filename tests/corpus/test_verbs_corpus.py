@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
@@ -20,7 +21,6 @@ from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.reader import SourceKindError
 
 CASES = Path(__file__).parent / "cases"
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 
 # Spark 3.5 gives a query without `metadata` a new id and goes on: its sinks no longer know it.
 GOES_ON_UNDER_ANOTHER_ID = {"3.5-damaged-rm_metadata"}
@@ -33,7 +33,7 @@ NOT_HERE = {"SOURCE_FILES_GONE"}
 
 
 def cases() -> list[Path]:
-    found = [path.parent for root in (CASES, SHARED) for path in sorted(root.glob("*/about.json"))]
+    found = [path.parent for root in (CASES, CORPUS) for path in sorted(root.glob("*/about.json"))]
     assert len(found) > 15
     return found
 
@@ -127,7 +127,7 @@ def plan(case: Path, batch_id: int) -> list[Any]:
     return [json.loads(source) for source in sources if re.fullmatch(r'\{(,?"[^"]+":\{(,?"\d+":\d+)+\})+\}', source)]
 
 
-@pytest.mark.parametrize("root", [CASES, SHARED], ids=["cases", "corpus"])
+@pytest.mark.parametrize("root", [CASES, CORPUS], ids=["cases", "corpus"])
 def test_a_folder_full_of_checkpoints_is_graded_as_each_is_alone(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")

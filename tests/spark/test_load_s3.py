@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -144,6 +148,43 @@ def test_table_on_s3_gets_each_record_once(
         assert (again.returncode, json.loads(again.stdout)["error"]["condition"]) == (96, "TABLE_TAKEN")
     assert count_commits(lake, storage) == 0
     assert storage.stat(parse_location(undone["kept"]) / "checkpoint/metadata") is not None
+
+
+@contextlib.contextmanager
+def stopped(process: subprocess.Popen[bytes], chance: Random) -> Iterator[None]:
+    """It and all that it has started sleep, and wake in any order."""
+    command = psutil.Process(process.pid)
+    found = [command, *command.children(recursive=True)]
+    for each in found:
+        each.suspend()
+    yield
+    for each in chance.sample(found, len(found)):
+        each.resume()
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["delta", "file"])
+def test_one_that_sleeps_while_another_machine_goes_on_changes_nothing(
+    s3: S3Server, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    """It sleeps anywhere in a chunk, until its lease is another's and all is loaded, and goes on with that chunk."""
+    file, storage, chance = tmp_path / "orders.csv", open_writable(parse_location(lake)), Random(seed)
+    write_rows(file, range(ROWS))
+    table = f"{kind}:{lake}/table"
+    words = list_words(file, table, "--chunk-size", "10KB")
+    with subprocess.Popen([LASTGOOD, *words], stdout=subprocess.PIPE) as sleeper:
+        await_commits(lake, storage, sleeper, chance.randint(1, 5))
+        time.sleep(chance.uniform(0, 1))
+        with stopped(sleeper, chance), monkeypatch.context() as elsewhere:
+            elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # as on a machine with other locks
+            assert run_load(words)["rows"] == ROWS
+        error = read_error(sleeper)
+    assert (sleeper.returncode, error["condition"]) == (73, "CHECKPOINT_HELD")
+    assert read_ids(s3, table) == Counter(range(ROWS))
+    compared = json.loads(call(*words, "--verify").stdout)
+    assert (compared["records"], compared["rows"], compared["lost"]) == (ROWS, ROWS, 0)
 
 
 @pytest.mark.proof

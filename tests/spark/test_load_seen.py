@@ -74,10 +74,10 @@ def test_a_program_reads_lines_of_json(file: Path, java: Java) -> None:
 
 
 @pytest.fixture
-def kernel(java: Java, tmp_path: Path) -> Iterator[BlockingKernelClient]:
+def kernel(java: Java, spark_jars: tuple[Path, ...], tmp_path: Path) -> Iterator[BlockingKernelClient]:
     """A notebook's own process."""
     spark = find_default_spark()
-    options = [word for each in make_quick_conf(spark, java).items() for word in ("--conf", "=".join(each))]
+    options = [word for each in make_quick_conf(spark, java, spark_jars).items() for word in ("--conf", "=".join(each))]
     more = {"PYSPARK_SUBMIT_ARGS": subprocess.list2cmdline(["--master", "local[2]", *options, "pyspark-shell"])}
     env = {**submit_env(spark, java, os.environ), **more, "IPYTHONDIR": str(tmp_path / "ipython")}
     manager, client = start_new_kernel(kernel_name="python3", env=env, startup_timeout=DEADLINE_SECONDS)
@@ -94,16 +94,23 @@ def run_cell(kernel: BlockingKernelClient, code: str) -> list[dict[str, Any]]:
     return shown
 
 
-def test_a_notebook_shows_a_line_that_is_written_again(file: Path, kernel: BlockingKernelClient) -> None:
-    words = f"schema='id INT, name STRING', chunk_size={400_000}"
-    shown = run_cell(
-        kernel,
-        "from pyspark.sql import SparkSession; import lastgood.spark; spark = SparkSession.builder.getOrCreate()\n"
-        f"loaded = lastgood.spark.load({str(file)!r}, 'file:{file.with_name('table')}', {words})\n",
-    )
+def show_lines(kernel: BlockingKernelClient, code: str) -> list[str]:
+    """What one place below a cell shows, one after the other."""
+    shown = run_cell(kernel, code)
     told = [each for each in shown if each["msg_type"] in ("display_data", "update_display_data")]
-    lines = [each["content"]["data"]["text/plain"] for each in told]
     assert len({each["content"]["transient"]["display_id"] for each in told}) == 1
+    return [each["content"]["data"]["text/plain"] for each in told]
+
+
+@pytest.mark.parametrize("kind", ["delta", "file"])
+def test_a_notebook_shows_a_line_that_is_written_again(file: Path, kernel: BlockingKernelClient, kind: str) -> None:
+    run_cell(
+        kernel,
+        "from pyspark.sql import SparkSession; import lastgood.spark; spark = SparkSession.builder.getOrCreate()",
+    )
+    asked = f"{str(file)!r}, '{kind}:{file.with_name('table')}', schema='id INT, name STRING', chunk_size=400_000"
+    lines = show_lines(kernel, f"loaded = lastgood.spark.load({asked})")
     assert lines[0] == "looking"
     assert re.fullmatch(rf"100 %: 2.\d MB of 2.\d MB, {ROWS:,} rows in \d chunks, [\d.]+ [kM]B/s, 0 s left", lines[-1])
     assert len(lines) > 5
+    assert show_lines(kernel, f"loaded = lastgood.spark.load({asked})") == ["looking", "already loaded"]

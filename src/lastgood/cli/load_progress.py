@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _RATE_SECONDS = 3600.0
 """Of so long the rate is shown: of chunks, each of which may take minutes."""
+_FRACTION_BELOW = 10
+"""A rate below it is told with a digit behind the point."""
 LoadTellers: TypeAlias = "tuple[Callable[[LoadProgress], None], Callable[[str], None]]"
 """What is told of each chunk, and of what else takes time."""
 
@@ -23,8 +25,8 @@ LoadTellers: TypeAlias = "tuple[Callable[[LoadProgress], None], Callable[[str], 
 @contextlib.contextmanager
 def show_load() -> Iterator[LoadTellers]:
     """Gives what to tell; it is shown where a person looks: in a notebook, or on a terminal."""
-    shows = _show_in_notebook if _find_display() is not None else show_load_bar
-    with shows() as tellers:
+    display = _find_display()
+    with show_load_bar() if display is None else _show_in_notebook(display) as tellers:
         yield tellers
 
 
@@ -47,7 +49,15 @@ def show_load_bar() -> Iterator[LoadTellers]:
         return
     of_rows = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     of_bytes = (*of_rows[:2], DownloadColumn(), TransferSpeedColumn(), of_rows[3])
-    with Progress(*of_bytes, console=out, transient=True, speed_estimate_period=_RATE_SECONDS) as shown:
+    shown = Progress(
+        *of_bytes,
+        console=out,
+        transient=True,
+        speed_estimate_period=_RATE_SECONDS,
+        redirect_stdout=False,  # what the program of a session prints goes where it has sent it
+        redirect_stderr=False,
+    )
+    with shown:
         task = shown.add_task("looking", total=None)
 
         def tell(progress: LoadProgress) -> None:
@@ -62,16 +72,34 @@ def show_load_bar() -> Iterator[LoadTellers]:
 
 
 @contextlib.contextmanager
-def _show_in_notebook() -> Iterator[LoadTellers]:
+def _show_in_notebook(display: Callable[..., Any]) -> Iterator[LoadTellers]:
     """One line below the cell, which is written again and again."""
-    display = _find_display()
-    assert display is not None
-    handle = display({"text/plain": "looking"}, raw=True, display_id=True)
+    line = _NotebookLine(display)
+    line.write("looking")
+    yield line.tell, line.write
+    if not line.is_told:
+        line.write("already loaded")
 
-    def write(line: str) -> None:
-        handle.update({"text/plain": make_visible(line)}, raw=True)
 
-    yield lambda progress: write(describe_load(progress)), write
+class _NotebookLine:
+    """Below the cell in which it was made. A front end that does not take it ends no load."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self.is_told = False
+        self._display = display
+        self._handle: Any = None
+
+    def tell(self, progress: LoadProgress) -> None:
+        self.is_told = True
+        self.write(describe_load(progress))
+
+    def write(self, line: str) -> None:
+        shown = {"text/plain": make_visible(line)}
+        with contextlib.suppress(Exception):
+            if self._handle is None:
+                self._handle = self._display(shown, raw=True, display_id=True)
+            else:
+                self._handle.update(shown, raw=True)
 
 
 def _find_display() -> Callable[..., Any] | None:
@@ -99,4 +127,7 @@ def format_amount(amount: float, unit: str) -> str:
     """So much of a load: bytes in a unit that fits, else the number with what it counts."""
     from rich.filesize import decimal
 
-    return decimal(int(amount)) if unit == "bytes" else f"{amount:,.0f} {unit}"
+    if unit == "bytes":
+        return decimal(int(amount))
+    digits = 1 if isinstance(amount, float) and amount < _FRACTION_BELOW else 0
+    return f"{amount:,.{digits}f} {unit}"

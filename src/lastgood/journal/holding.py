@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import socket
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import platformdirs
-import psutil
 
 from lastgood.errors import StorageError, is_pid
 from lastgood.frozen import dataclass
-from lastgood.journal.lease import LEASE_SECONDS, LeaseInvalidError, read_newest_lease
+from lastgood.journal.lease import LEASE_SECONDS, Holder, LeaseInvalidError, read_newest_lease
 from lastgood.notes import read_json
-from lastgood.storage.reading import Location, Storage, open_storage
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.values import JsonValue
 
+LOCK = "run.lock"
 _BYTES_MAX = 4096
-_BEGUN_BEFORE_SECONDS = 2
-"""A process has begun so long after it took a lock at most, as two clocks tell it."""
 
 
 class HoldReason(enum.Enum):
@@ -48,6 +45,15 @@ class LockHolder(JsonValue):
     host: str
     since: str
     work: HoldReason = HoldReason.RUN
+    machine: str | None = None
+    """As of `Holder`; None: an older lastgood has written it."""
+    started: int | None = None
+    """As of `Holder`."""
+
+    @property
+    def process(self) -> Holder:
+        """Who it is."""
+        return Holder(self.host, self.machine, self.pid, self.started, user="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +69,16 @@ class CheckpointHolder(JsonValue):
     seen_ms: int | None
     """Its newest sign of life, by its clock; None of one of this machine, which was seen to live."""
 
+    @property
+    def may_load(self) -> bool:
+        """Whether it can be a load."""
+        return self.work in (HoldReason.LOAD, None)
+
 
 def locate_lock_file(location: Location) -> Path:
-    """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
+    """Beside a local checkpoint, where whoever may write to it finds it; else in this user's state."""
     if location.scheme == "file":
-        return Path(location.sibling(WORK_SUFFIX).path) / "run.lock"
+        return Path(location.sibling(WORK_SUFFIX).path) / LOCK
     name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
     return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
 
@@ -81,24 +92,30 @@ def find_holder(storage: Storage, checkpoint: Location) -> CheckpointHolder | No
         storage: That of the checkpoint.
         checkpoint: Where it is.
     """
-    return _find_on_this_machine(checkpoint) or _find_by_lease(storage, checkpoint)
-
-
-def _find_on_this_machine(checkpoint: Location) -> CheckpointHolder | None:
-    file = Location("file", "", str(locate_lock_file(checkpoint)))
-    try:
-        holder = LockHolder.from_json(read_json(open_storage(file).read(file, limit=_BYTES_MAX) or b""))
-        since = datetime.fromisoformat(holder.since)
-        if holder.host != socket.gethostname() or not is_pid(holder.pid):
-            return None
-        begun = datetime.fromtimestamp(psutil.Process(holder.pid).create_time(), UTC)
-        # The file keeps the name of a holder that was killed, and another process may bear its number.
-        if begun - since > timedelta(seconds=_BEGUN_BEFORE_SECONDS):
-            return None
-    except (StorageError, ValueError, TypeError, psutil.Error):
+    if not checkpoint.name:
         return None
-    since_ms = round(since.timestamp() * 1000)
+    return _find_on_this_machine(storage, checkpoint) or _find_by_lease(storage, checkpoint)
+
+
+def _find_on_this_machine(storage: Storage, checkpoint: Location) -> CheckpointHolder | None:
+    try:
+        holder = LockHolder.from_json(read_json(_read_lock(storage, checkpoint) or b""))
+        since_ms = _parse_ms(holder.since)
+    except (StorageError, ValueError):
+        return None
+    # The file keeps the name of a holder that was killed.
+    is_alive = is_pid(holder.pid) and holder.process.is_of_this_machine() and not holder.process.is_surely_dead()
+    if not is_alive:
+        return None
     return CheckpointHolder(work=holder.work, pid=holder.pid, host=holder.host, since_ms=since_ms, seen_ms=None)
+
+
+def _read_lock(storage: Storage, checkpoint: Location) -> bytes | None:
+    if checkpoint.scheme == "file":
+        # By the storage whose root the checkpoint is: it follows no link that others have put beside it.
+        return storage.read(checkpoint.sibling(WORK_SUFFIX) / LOCK, limit=_BYTES_MAX)
+    file = parse_location(str(locate_lock_file(checkpoint)))
+    return open_storage(file).read(file, limit=_BYTES_MAX)
 
 
 def _find_by_lease(storage: Storage, checkpoint: Location) -> CheckpointHolder | None:
@@ -109,10 +126,19 @@ def _find_by_lease(storage: Storage, checkpoint: Location) -> CheckpointHolder |
         since, seen = (_parse_ms(each) for each in (record.taken_at, record.beat_at))
     except (StorageError, LeaseInvalidError, ValueError):
         return None
-    if time.time() * 1000 - seen > LEASE_SECONDS * 1000:
+    # Two clocks: who waits for the lease goes by none of them, but here nobody waits.
+    if abs(time.time() * 1000 - seen) > LEASE_SECONDS * 1000:
         return None
     return CheckpointHolder(work=None, pid=record.holder.pid, host=record.holder.host, since_ms=since, seen_ms=seen)
 
 
 def _parse_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    """Of a time with its zone.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(text)
+    return round(found.timestamp() * 1000)

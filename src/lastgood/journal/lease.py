@@ -106,9 +106,13 @@ class Holder(JsonValue):
         user = psutil.Process().username()
         return cls(socket.gethostname(), _identify_machine(), pid, None if told is None else told.started, user)
 
+    def is_of_this_machine(self) -> bool:
+        """Whether its process id counts here, so that we can tell whether it lives."""
+        return self.machine is not None and self.machine == _identify_machine()
+
     def is_surely_dead(self) -> bool:
         """Whether this machine knows that it has ended; False if it lives, or if we cannot tell."""
-        if self.machine is None or self.machine != _identify_machine():
+        if not self.is_of_this_machine():
             return False
         if not psutil.pid_exists(self.pid):
             return True

@@ -45,6 +45,7 @@ class Arrival(enum.Enum):
     """It had been read, and was written again since."""
 
 
+_POSITION_MAX = 2**63
 FILE_FORMS = (LoadFormat.CSV, LoadFormat.JSONL, LoadFormat.TEXT, LoadFormat.PARQUET)
 TABLE_FORMS = (LoadFormat.DELTA, LoadFormat.PARQUET, LoadFormat.JDBC)
 """What is read by an ordered column."""
@@ -231,8 +232,8 @@ class LoadSpec(JsonValue):
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked; of a table rows, or versions."""
-        return sum(each.length for each in self.files)
+        """Bytes of all files, unpacked; of a table rows, or versions that are asked for."""
+        return sum(each.length for each in self.files) - (self.starting_version or 0)
 
     @property
     def drops_corrupt(self) -> bool:
@@ -272,8 +273,13 @@ class LoadSpec(JsonValue):
         return found
 
     def count_bytes_before(self, file: int, position: int) -> int:
-        """Bytes before a position of a file, over all files; of a table rows."""
-        return sum(each.length for each in self.files[:file]) + position
+        """Bytes before a position of a file, over all files; of a table rows, or versions that were asked for."""
+        return sum(each.length for each in self.files[:file]) + max(0, position - (self.starting_version or 0))
+
+    def has(self, file: int, position: int) -> bool:
+        """Whether there is such a position; of a table any may come to be, since it grows."""
+        is_one = 0 <= file < len(self.files) and 0 <= position < _POSITION_MAX
+        return is_one and (self.is_table or position <= self.files[file].length)
 
     @property
     def end(self) -> tuple[int, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median_high
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, SourceOffset
 from lastgood.errors import UsageError, format_command_line
 from lastgood.frozen import dataclass
+from lastgood.journal.holding import CheckpointHolder
 from lastgood.load.kept import read_counts, read_spec
 from lastgood.load.position import LoadPosition, make_version_position
 from lastgood.load.specification import Arrival, InputFile, LoadDiffersError, LoadSpec
@@ -46,17 +46,18 @@ class LoadStanding(JsonValue):
     unit: str
     """Of `done` and `size`: `bytes` or, of a table, `rows` or `versions`."""
     per_second: float | None
-    """So much of `done` came in a second of the newest chunks; None where fewer than two of them tell of it."""
+    """So much of `done` came in a second of the newest chunks of the load that goes on; None where none is known to, or
+    before its first two plans."""
     seconds_left: float | None
-    """How long the rest takes at this rate, if somebody loads it now; None where nobody is known to, or at no rate."""
+    """How long the rest takes at this rate; None at no rate, and where nothing is known to be left."""
 
 
-def look_at_load_standing(query: OpenQuery, *, is_running: bool) -> LoadStanding | None:
+def look_at_load_standing(query: OpenQuery, holder: CheckpointHolder | None) -> LoadStanding | None:
     """How far it has come; None for a query that is no load, or of which nothing is noted down.
 
     Args:
         query: The query, with several of its newest batches.
-        is_running: Whether somebody is known to load it now.
+        holder: Who works on it now; None: nobody is known to.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
@@ -67,11 +68,13 @@ def look_at_load_standing(query: OpenQuery, *, is_running: bool) -> LoadStanding
         return None
     committed = checkpoint.commits.ids
     counts = read_counts(query.storage, query.location, tuple(committed))
-    at = _find_position(query, checkpoint.last_committed) or LoadPosition(0, 0)
+    at = _find_position(query, spec, checkpoint.last_committed) or LoadPosition(0, 0)
     done = spec.count_bytes_before(at.file, at.position)
-    per_second = _measure_rate(query, spec)
-    seconds_left = None
-    if is_running and per_second:
+    is_whole = at == LoadPosition(*spec.end)
+    per_second = seconds_left = None
+    if holder is not None and holder.may_load and not is_whole:
+        per_second = _measure_rate(query, spec, holder.since_ms)
+    if per_second:
         seconds_left = round(max(0, spec.size - done) / per_second, 1)
     return LoadStanding(
         table=redact_place(spec.table),
@@ -82,39 +85,36 @@ def look_at_load_standing(query: OpenQuery, *, is_running: bool) -> LoadStanding
         corrupt=sum(each.corrupt for each in counts.values()),
         chunks=len(committed),
         uncounted=len(committed) - len(counts),
-        is_whole=at == LoadPosition(*spec.end),
+        is_whole=is_whole,
         unit=spec.unit,
         per_second=per_second,
         seconds_left=seconds_left,
     )
 
 
-def _measure_rate(query: OpenQuery, spec: LoadSpec) -> float | None:
-    """The median over the newest chunks, each from its plan to the next: whatever time the load stood still."""
-    ends = [(at_ms, spec.count_bytes_before(end.file, end.position)) for at_ms, end in _list_ends(query)]
+def _measure_rate(query: OpenQuery, spec: LoadSpec, since_ms: int) -> float | None:
+    """The median over the newest chunks, each from its plan to the next, both made since then."""
+    ends = [(at_ms, spec.count_bytes_before(end.file, end.position)) for at_ms, end in _list_ends(query, spec)]
     rates = [
         (after - before) * 1000 / (next_ms - at_ms)
         for (_, before), (at_ms, after), (next_ms, _) in zip(ends, ends[1:], ends[2:], strict=False)
-        if next_ms > at_ms
+        if next_ms > at_ms >= since_ms
     ]
     return round(median_high(rates), 1) if rates else None
 
 
-def _list_ends(query: OpenQuery) -> Iterator[tuple[int, LoadPosition]]:
+def _list_ends(query: OpenQuery, spec: LoadSpec) -> list[tuple[int, LoadPosition]]:
     """When each of the newest plans was made, and where it ends; before the first of all the beginning."""
-    entries = query.checkpoint.offsets.entries
-    newest = query.checkpoint.offsets.ids.newest
-    if newest is None:
-        return
-    first = newest
-    while first - 1 in entries and newest - first < _CHUNKS_MAX:
-        first -= 1
-    if first == 0:
-        yield 0, LoadPosition(0, 0)
-    for batch in range(first, newest + 1):
-        entry, end = entries.get(batch), _find_position(query, batch)
-        if isinstance(entry, OffsetEntry) and entry.metadata is not None and end is not None:
-            yield entry.metadata.batch_timestamp_ms, end
+    newest = query.checkpoint.offsets.ids.newest or 0
+    found: list[tuple[int, LoadPosition]] = []
+    for batch in range(newest, max(-1, newest - _CHUNKS_MAX), -1):
+        entry, end = query.checkpoint.offsets.entries.get(batch), _find_position(query, spec, batch)
+        if not isinstance(entry, OffsetEntry) or entry.metadata is None or end is None:
+            return found[::-1]
+        found.append((entry.metadata.batch_timestamp_ms, end))
+    if newest < _CHUNKS_MAX:
+        found.append((0, LoadPosition(0, 0)))
+    return found[::-1]
 
 
 def _may_be_of_load(offset: SourceOffset | None) -> bool:
@@ -139,15 +139,14 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     return spec if spec is not None and spec.files else None
 
 
-def _find_position(query: OpenQuery, batch: int | None) -> LoadPosition | None:
-    """Where a batch ends; None where none is named, or its plan is not known."""
+def _find_position(query: OpenQuery, spec: LoadSpec, batch: int | None) -> LoadPosition | None:
+    """Where a batch ends; None where none is named, or its plan is not known, or is beyond what is loaded."""
     entry = None if batch is None else query.checkpoint.offsets.entries.get(batch)
     if not isinstance(entry, OffsetEntry):
         return None
     offset = entry.sources[0].offset
-    if isinstance(offset, DeltaOffset):
-        return make_version_position(offset)
-    return find_load_position(offset)
+    found = make_version_position(offset) if isinstance(offset, DeltaOffset) else find_load_position(offset)
+    return found if found is not None and spec.has(found.file, found.position) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ def inspect_load_files(target: Target) -> LoadedFiles:
             expected="the checkpoint of `lastgood load FILE…`",
             next=format_command_line("inspect", query.location),
         )
-    at = _find_position(query, query.checkpoint.last_committed) or LoadPosition(0, 0)
+    at = _find_position(query, spec, query.checkpoint.last_committed) or LoadPosition(0, 0)
     came = zip(spec.files, spec.list_arrivals(), strict=True)
     files = tuple(_tell_file(each, number, at, arrival) for number, (each, arrival) in enumerate(came))
     return LoadedFiles(query, redact_place(spec.table), files)

@@ -72,6 +72,7 @@ def status(
         found = look_around(found, options, now_ms=at_ms, headroom=True)
         judged = judge_status(found, facts.result(), options, at_ms, max_downtime_ms)
         last = incident.result()
+        holder = held.result()
         outage = find_outage(location, target.policy, now_ms=at_ms)
         return replace(
             judged,
@@ -79,8 +80,8 @@ def status(
             incident_signature=judge_signature(storage, location, last, target.config),
             failed=read_failed(storage, location, found.checkpoint.last_committed),
             outage=None if outage is None else outage.foreseen,
-            load=look_at_load_standing(found, is_running=held.result() is not None),
-            held=held.result(),
+            load=look_at_load_standing(found, holder),
+            held=holder,
             target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )

@@ -7,16 +7,14 @@ import errno
 import fcntl
 import json
 import os
-import socket
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, make_process_command
 from lastgood.journal.holding import HoldReason, LockHolder
+from lastgood.journal.lease import Holder
 from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import StorageDeniedError
@@ -25,7 +23,7 @@ from lastgood.storage.rights import FILE, WORK_SUFFIX
 _WORDS = {
     HoldReason.RUN: "another lastgood run supervises this checkpoint",
     HoldReason.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
-    HoldReason.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    HoldReason.UNDO: "a recovery of this checkpoint, or a load by it, is being taken back, by lastgood undo or load",
     HoldReason.LOAD: "another lastgood load, or a job of lastgood, goes on with this checkpoint",
     HoldReason.REBUILD: "state of this checkpoint is being made anew, by lastgood rebuild",
     None: "another process of lastgood holds this checkpoint",
@@ -71,9 +69,11 @@ def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReaso
             # holder is of one that has let go.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _encode_holder(work), 0)
-        yield descriptor
-        # Safe: we still hold the lock, and it is our own name that goes.
-        os.ftruncate(descriptor, 0)
+        try:
+            yield descriptor
+        finally:
+            # Safe: we still hold the lock, and it is our own name that goes.
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
@@ -105,8 +105,8 @@ def _explain_write_errors(lock_file: Path) -> Iterator[None]:
 
 def _encode_holder(work: HoldReason) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    who = LockHolder(os.getpid(), socket.gethostname(), since, work)
-    return json.dumps(who.to_json()).encode()
+    own = Holder.make_own()
+    return json.dumps(LockHolder(own.pid, own.host, since, work, own.machine, own.started).to_json()).encode()
 
 
 def _make_held_error(location: str, holder: bytes) -> CheckpointHeldError:
@@ -117,7 +117,7 @@ def _make_held_error(location: str, holder: bytes) -> CheckpointHeldError:
         pid, host, since, work = who.pid, who.host, who.since, who.work
         if is_pid(pid):
             found, ask = f"process {pid} on {host}, since {since}", make_process_command(pid, host)
-            if host == socket.gethostname() and not psutil.pid_exists(pid):
+            if who.process.is_surely_dead():
                 found, ask = f"the driver of {found}, which has died: it is being ended", None
     return CheckpointHeldError(
         _WORDS[work],

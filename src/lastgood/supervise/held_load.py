@@ -13,6 +13,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError, StorageError, UsageError
 from lastgood.frozen import dataclass
 from lastgood.ids import make_id
+from lastgood.journal.holding import HoldReason
 from lastgood.journal.lease import Lease
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
@@ -408,7 +409,7 @@ def hold_load_to_undo(
     located = _locate_load(files, to, wanted)
     checkpoint, table = located.checkpoint, located.table
     quarantine = find_quarantine(table, wanted)
-    with hold_alone(checkpoint, say) as lease:
+    with hold_alone(checkpoint, say, HoldReason.UNDO) as lease:
         storage = open_writable(checkpoint)
         undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
         if undoing is None or spec is not None:  # which is there until its rows are out

@@ -18,12 +18,15 @@ from lastgood.storage.writing import open_writable, require_exclusive_create
 
 
 @contextmanager
-def hold_alone(checkpoint: Location, say: Callable[[str], None] = lambda _: None) -> Iterator[Lease | None]:
+def hold_alone(
+    checkpoint: Location, say: Callable[[str], None] = lambda _: None, work: HoldReason = HoldReason.LOAD
+) -> Iterator[Lease | None]:
     """Hold a checkpoint while the block runs; gives the lease, or None where only this machine reaches it.
 
     Args:
         checkpoint: Of the load.
         say: Is told where it waits for a sign of life of another machine.
+        work: For what.
 
     Raises:
         UsageError: its bucket is not there.
@@ -31,7 +34,7 @@ def hold_alone(checkpoint: Location, say: Callable[[str], None] = lambda _: None
         ExclusiveCreateUnsupportedError: its storage keeps no two machines apart.
         StorageError: the checkpoint cannot be written to (subclasses).
     """
-    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), work):
         if checkpoint.scheme == "file":
             yield None
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -14,7 +13,10 @@ from lastgood.storage.reading import Location
 from lastgood.supervise.load_driver import LoadProgress
 
 _PAUSE_SECONDS = 10.0
-"""From one filling to the next: others can ask it what is loaded so far."""
+"""From one filling to the next, at least: others can ask it what is loaded so far."""
+_PAUSE_SHARE = 20
+"""So many times as long as a filling took is the pause behind it: each reads all plans."""
+_REFUSED_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -26,19 +28,23 @@ class LoadLedger:
     next_at: float = 0.0
 
     def fill_now_and_then(self, progress: LoadProgress) -> None:
-        """Give it what is committed, if that is some time ago. It holds no load up: refused once, it waits for the end.
+        """Give it what is planned and committed, if that was done some time ago.
+
+        It takes a twentieth of the time of a load at most, and what one refusal takes each five minutes.
 
         Args:
             progress: Where the load stands.
         """
-        if not progress.chunks or time.monotonic() < self.next_at:
+        began = time.monotonic()
+        if not progress.chunks or began < self.next_at:
             return
+        pause_seconds = _PAUSE_SECONDS
         try:
             self.fill()
-        except LastgoodError:  # the end, which has more to give, tells of it
-            self.next_at = math.inf
-        else:
-            self.next_at = time.monotonic() + _PAUSE_SECONDS
+        except LastgoodError:  # at the end it is filled once more, and what it says then is told
+            pause_seconds = _REFUSED_SECONDS
+        now = time.monotonic()
+        self.next_at = now + max(pause_seconds, _PAUSE_SHARE * (now - began))
 
     def fill(self) -> None:
         """Give it where the chunks end, and which are committed.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.audit import spark_job, specification
 from lastgood.audit.committed import NoCommittedBatchError, read_committed
@@ -19,8 +20,6 @@ from lastgood.sources.kafka.reader import SourceKindError, TopicRecreatedError
 from lastgood.spark.audit import MARK, AuditSpec, SinkTable
 from lastgood.storage.reading import LocationInvalidError
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, KafkaInput
-
-CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 
 
 def corpus(case: str) -> str:

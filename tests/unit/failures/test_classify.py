@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from shared_corpus import CORPUS
 
 from lastgood.failures.causes import read_causes
 from lastgood.failures.classify import RULES, CodeLine, Failure, OffsetsNamed, classify_causes, classify_record
@@ -18,7 +19,6 @@ from lastgood.records import record
 from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 
 LOGS = Path(__file__).with_name("logs")
-CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 
 EVERYWHERE = {

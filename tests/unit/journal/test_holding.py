@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.journal.holding import CheckpointHolder, HoldReason, find_holder, locate_lock_file
+from lastgood.journal.holding import CheckpointHolder, HoldReason, LockHolder, find_holder, locate_lock_file
 from lastgood.journal.lease import Holder, LeaseRecord
 from lastgood.recovery.hold import hold_checkpoint
 from lastgood.storage.reading import Location, open_storage, parse_location
@@ -32,7 +32,9 @@ def find(checkpoint: Location) -> CheckpointHolder | None:
 def write_lock(checkpoint: Location, **changed: Any) -> None:
     file = locate_lock_file(checkpoint)
     file.parent.mkdir(exist_ok=True)
-    told = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(), "work": "run"}
+    own = Holder.make_own()
+    since = datetime.now(UTC).isoformat()
+    told = LockHolder(own.pid, own.host, since, HoldReason.RUN, own.machine, own.started).to_json()
     file.write_text(json.dumps(told | changed))
 
 
@@ -65,31 +67,55 @@ def test_who_looks_keeps_nobody_out(checkpoint: Location) -> None:
         subprocess.run([sys.executable, "-c", code, locate_lock_file(checkpoint)], check=True)
 
 
+def test_who_has_left_with_an_error_holds_nothing(checkpoint: Location) -> None:
+    """It lives on, as the process of a notebook does."""
+    with pytest.raises(KeyboardInterrupt), hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint)):
+        raise KeyboardInterrupt
+    assert find(checkpoint) is None
+
+
 def test_one_that_was_killed_holds_nothing(checkpoint: Location) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
+    while Path(f"/proc/{dead.pid}/stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)
     write_lock(checkpoint, pid=dead.pid)
+    assert find(checkpoint) is None
+    dead.wait()
     assert find(checkpoint) is None
 
 
 def test_another_process_of_the_same_number_is_not_it(checkpoint: Location) -> None:
-    write_lock(checkpoint, since=(datetime.now(UTC) - timedelta(days=9)).isoformat())
+    write_lock(checkpoint)
+    assert find(checkpoint) is not None
+    write_lock(checkpoint, started=7)
     assert find(checkpoint) is None
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"host": "elsewhere"},
+        {"machine": None},
+        {"machine": "x"},
         {"pid": -1},
         {"pid": "1"},
         {"since": "now"},
         {"since": "2026-01-01T00:00"},
         {"work": "x"},
+        {"started": []},
+        {"host": 7},
     ],
 )
 def test_what_is_no_process_of_this_machine_is_not_told(checkpoint: Location, wrong: dict[str, Any]) -> None:
     write_lock(checkpoint, **wrong)
+    assert find(checkpoint) is None
+
+
+@pytest.mark.parametrize("name", ["run.lock", ""])
+def test_no_link_beside_the_checkpoint_is_followed(checkpoint: Location, tmp_path: Path, name: str) -> None:
+    write_lock(checkpoint)
+    place = Path(f"{checkpoint.path}.lastgood") / name
+    place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
     assert find(checkpoint) is None
 
 
@@ -100,7 +126,7 @@ def test_one_of_another_machine_is_found_by_its_lease(checkpoint: Location) -> N
     assert (found.work, found.host, found.seen_ms == found.since_ms) == (None, "elsewhere", True)
 
 
-@pytest.mark.parametrize(("silent_seconds", "released"), [(0, True), (120, False)])
+@pytest.mark.parametrize(("silent_seconds", "released"), [(0, True), (120, False), (-120, False)])
 def test_a_lease_that_is_nobodys_is_not_told(checkpoint: Location, silent_seconds: int, released: bool) -> None:
     write_lease(checkpoint, datetime.now(UTC) - timedelta(seconds=silent_seconds), released=released)
     assert find(checkpoint) is None

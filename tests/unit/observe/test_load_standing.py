@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from lastgood.observe.load_standing import LoadStanding
 from lastgood.operations.status import status
 from lastgood.recovery.hold import hold_checkpoint
 from lastgood.settings.target import resolve_target
-from lastgood.storage.reading import parse_location
+from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -59,16 +60,11 @@ def look(checkpoint: str) -> LoadStanding | None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "done", "rows", "corrupt", "is_whole", "per_second"),
-    [
-        (0, 0, 0, 0, False, None),
-        (1, 60, 10, 0, False, 60.0),
-        (2, 130, 21, 1, False, 70.0),
-        (3, 300, 33, 3, True, 70.0),
-    ],
+    ("committed", "done", "rows", "corrupt", "is_whole"),
+    [(0, 0, 0, 0, False), (1, 60, 10, 0, False), (2, 130, 21, 1, False), (3, 300, 33, 3, True)],
 )
 def test_a_load_is_told_by_bytes_and_records(
-    tmp_path: Path, committed: int, done: int, rows: int, corrupt: int, is_whole: bool, per_second: float | None
+    tmp_path: Path, committed: int, done: int, rows: int, corrupt: int, is_whole: bool
 ) -> None:
     assert look(build(tmp_path / "chk", committed)) == LoadStanding(
         table="delta:/lake/t",
@@ -81,32 +77,68 @@ def test_a_load_is_told_by_bytes_and_records(
         uncounted=0,
         is_whole=is_whole,
         unit="bytes",
-        per_second=per_second,
+        per_second=None,
         seconds_left=None,
     )
 
 
+def look_while(work: HoldReason, checkpoint: Location) -> LoadStanding:
+    with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), work):
+        found = look(str(checkpoint))
+    assert found is not None
+    return found
+
+
+def build_now(folder: Path, *seconds: float, plans: tuple[str, ...] = PLANS, spec: LoadSpec = SPEC) -> Location:
+    """A load with a plan at each of these times from now; the last one is not committed."""
+    builder, now_ms = CheckpointBuilder(folder, Lines(plans)), time.time_ns() // 1_000_000
+    for each in seconds:
+        builder.plan(at_ms=now_ms + round(each * 1000))
+        if each != seconds[-1]:
+            builder.commit()
+    where = parse_location(str(folder))
+    keep_spec(open_writable(where), where, spec)
+    return where
+
+
 def test_one_that_goes_on_is_told_with_its_pace(tmp_path: Path) -> None:
-    checkpoint = parse_location(build(tmp_path / "chk", 2))
+    checkpoint = build_now(tmp_path / "chk", 100, 101, 102)
     with hold_checkpoint(str(checkpoint), locate_lock_file(checkpoint), HoldReason.LOAD):
         told = call("status", checkpoint).stdout
-        found = look(str(checkpoint))
     assert f"  held by      lastgood load, process {os.getpid()} on " in told
     assert "  pace         70 bytes/s in the newest chunks, 2 s left\n" in told
-    assert found is not None
+    found = look_while(HoldReason.LOAD, checkpoint)
     assert (found.per_second, found.seconds_left) == (70.0, 2.4)
     assert "pace" not in call("status", checkpoint).stdout
 
 
-def test_time_in_which_it_stood_still_is_no_time_of_a_chunk(tmp_path: Path) -> None:
-    builder = CheckpointBuilder(tmp_path / "chk", Lines(PLANS))
-    builder.run(2)
-    builder.plan(at_ms=10**13)
-    where = parse_location(str(tmp_path / "chk"))
-    keep_spec(open_writable(where), where, SPEC)
-    found = look(str(where))
-    assert found is not None
-    assert found.per_second == 60.0
+@pytest.mark.parametrize("work", [HoldReason.UNDO, HoldReason.RUN, HoldReason.APPLY])
+def test_who_does_something_else_has_no_pace(tmp_path: Path, work: HoldReason) -> None:
+    found = look_while(work, build_now(tmp_path / "chk", 100, 101, 102))
+    assert (found.per_second, found.seconds_left) == (None, None)
+
+
+def test_chunks_of_an_earlier_run_tell_no_pace(tmp_path: Path) -> None:
+    """A folder that is loaded once a day: the next plan comes a day later."""
+    found = look_while(HoldReason.LOAD, build_now(tmp_path / "chk", -86400, -7, 100))
+    assert found.per_second is None
+
+
+@pytest.mark.parametrize("position", ["9" * 400, "300", "-1"])
+def test_a_plan_beyond_the_files_tells_no_pace(tmp_path: Path, position: str) -> None:
+    wrong = PLANS[1].replace("30", position)
+    found = look_while(HoldReason.LOAD, build_now(tmp_path / "chk", 100, 101, 102, plans=(PLANS[0], wrong, PLANS[2])))
+    assert (found.done, found.per_second) == (0, None)
+
+
+def test_versions_are_counted_from_the_first_that_is_read(tmp_path: Path) -> None:
+    table = "7e4b0fa2-7c4e-4a3b-9c0a-1d2e3f405162"
+    offset = '{"sourceVersion":1,"reservoirId":"%s","reservoirVersion":%d,"index":-1,"isStartingVersion":false}'
+    plans = tuple(offset % (table, version) for version in (5001, 5002, 5003))
+    files = (replace(FILES[0], size=5010, begins=5000),)
+    spec = replace(SPEC, form=LoadFormat.DELTA, files=files, starting_version=5000)
+    found = look_while(HoldReason.LOAD, build_now(tmp_path / "chk", 100, 101, 102, plans=plans, spec=spec))
+    assert (found.done, found.size, found.unit, found.per_second, found.seconds_left) == (2, 10, "versions", 1.0, 8.0)
 
 
 def test_a_table_is_told_by_rows(tmp_path: Path) -> None:

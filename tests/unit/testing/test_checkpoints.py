@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 from reading import read_files
+from shared_corpus import SHARED
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
-
-SHARED = Path(__file__).resolve().parents[4] / "shared"
 
 
 def names(folder: Path) -> set[str]:
