@@ -9,7 +9,8 @@ from lastgood.frozen import dataclass
 from lastgood.notes import read_json
 from lastgood.values import JsonValue, make_form
 
-_BYTES_OF_A_FILE_MAX = 2**63
+POSITION_MAX = 2**63
+"""No file has so many bytes."""
 OFFSET_SIGN = "lastgood_load"
 """A key that stands in the offsets of no other source."""
 
@@ -31,7 +32,7 @@ class LoadPosition(JsonValue):
     @property
     def place(self) -> int:
         """One number that grows with it: all of a file comes before the next one."""
-        return self.file * _BYTES_OF_A_FILE_MAX + self.position
+        return self.file * POSITION_MAX + self.position
 
     @property
     def _version(self) -> int:

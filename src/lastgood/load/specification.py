@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.frozen import dataclass
+from lastgood.load.position import POSITION_MAX
 from lastgood.values import JsonValue
 
 
@@ -45,7 +46,6 @@ class Arrival(enum.Enum):
     """It had been read, and was written again since."""
 
 
-_POSITION_MAX = 2**63
 FILE_FORMS = (LoadFormat.CSV, LoadFormat.JSONL, LoadFormat.TEXT, LoadFormat.PARQUET)
 TABLE_FORMS = (LoadFormat.DELTA, LoadFormat.PARQUET, LoadFormat.JDBC)
 """What is read by an ordered column."""
@@ -278,7 +278,7 @@ class LoadSpec(JsonValue):
 
     def has(self, file: int, position: int) -> bool:
         """Whether there is such a position; of a table any may come to be, since it grows."""
-        is_one = 0 <= file < len(self.files) and 0 <= position < _POSITION_MAX
+        is_one = 0 <= file < len(self.files) and 0 <= position < POSITION_MAX
         return is_one and (self.is_table or position <= self.files[file].length)
 
     @property
