@@ -51,6 +51,9 @@ KEPT = 100
 """Batches that Spark leaves in its logs."""
 RESTARTS = 20
 KILLS = 7
+HAND = "hand"
+TURNS = (HAND, COLD, ARCHIVE, COLD, HAND, STANDBY)
+"""Of one round: the two of which the one should take hardly longer than the other, twice, and each once before it."""
 BESIDE = "beside"
 """In session, under `run`, while another query of the driver goes on."""
 BUDGET_SECONDS = 0.25
@@ -319,21 +322,21 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
         supervised[way].await_ready()
     by_hand = ByHand(command("hand"), {**os.environ, **env})
     hand_watch = LogWatch(parse_location(str(folder / "hand")))
-    times: dict[str, list[float]] = {way: [] for way in ("hand", *supervised)}
+    times: dict[str, list[float]] = {way: [] for way in (HAND, *supervised)}
     try:
         for _ in range(KILLS):
-            for way, seconds in times.items():
+            for way in TURNS:
                 for each in supervised.values():  # so that nothing is made ready beside another one's turn
                     each.await_ready()
                 await_batches(hand_watch)
                 others = [each for other, run in supervised.items() if other != way for each in run.guards]
-                if way == "hand":
+                if way == HAND:
                     with stopped(others):
                         took = back(hand_watch, by_hand.restart)
                 else:
                     with stopped([*others, psutil.Process(by_hand.pid)]):
                         took = back(supervised[way].watch, supervised[way].kill)
-                seconds.append(took)
+                times[way].append(took)
                 print(f"{name}, {way}: {took:.2f} s", file=sys.stderr)  # it takes half an hour
     finally:
         by_hand.kill()
@@ -342,9 +345,9 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
     medians = {way: statistics.median(seconds) for way, seconds in times.items()}
     return [
         *(Figure(f"{name}: failure to first new batch, {way}", seconds, "s") for way, seconds in medians.items()),
-        Figure(f"{name}: run / by hand", medians[COLD] / medians["hand"], "ratio", BUDGET_RATIO),
-        Figure(f"{name}: class archive / by hand", medians[ARCHIVE] / medians["hand"], "ratio", BUDGET_ARCHIVE),
-        Figure(f"{name}: standby / by hand", medians[STANDBY] / medians["hand"], "ratio", BUDGET_STANDBY),
+        Figure(f"{name}: run / by hand", medians[COLD] / medians[HAND], "ratio", BUDGET_RATIO),
+        Figure(f"{name}: class archive / by hand", medians[ARCHIVE] / medians[HAND], "ratio", BUDGET_ARCHIVE),
+        Figure(f"{name}: standby / by hand", medians[STANDBY] / medians[HAND], "ratio", BUDGET_STANDBY),
     ]
 
 
@@ -389,10 +392,10 @@ def in_session(folder: Path, name: str, app: str, jars: list[Path], *more: str) 
     medians = {way: statistics.median(seconds) for way, seconds in times.items()}
     return [
         Figure(f"{name}: failure to first new batch, in session", medians[SESSION], "s"),
-        Figure(f"{name}: in session / by hand", medians[SESSION] / medians["hand"], "ratio", BUDGET_SESSION),
+        Figure(f"{name}: in session / by hand", medians[SESSION] / medians[HAND], "ratio", BUDGET_SESSION),
         Figure(f"{name}: failure to first new batch, in session beside another", medians[BESIDE], "s"),
         Figure(
-            f"{name}: in session beside another / by hand", medians[BESIDE] / medians["hand"], "ratio", BUDGET_SESSION
+            f"{name}: in session beside another / by hand", medians[BESIDE] / medians[HAND], "ratio", BUDGET_SESSION
         ),
     ]
 
