@@ -89,10 +89,15 @@ checkpoint = "{self.lines.checkpoint}-witness"
         return [each for each in told if each["event"] == name]
 
     def kill_beside_standby(self) -> None:
-        """Kill the driver while another one waits."""
+        """Kill the driver while another one waits, and wait until one has taken its place."""
         self._await_standby()
+        seen = len(self.events("started"))
         self.counts["driver"] += 1
         _send(self._find_driver(), signal.SIGKILL)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(self.events("started")) == seen:
+            assert time.monotonic() < deadline, self._events.read_text()
+            time.sleep(0.1)
 
     def kill(self, chance: Random) -> None:
         """Kill or stop somebody: at any instant of the next seconds, or of those after another has come to wait."""

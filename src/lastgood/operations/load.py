@@ -17,9 +17,10 @@ from lastgood.load.undone import put_aside
 from lastgood.load.unpacking import unpack_files
 from lastgood.observe.ledger import choose_ledger
 from lastgood.observe.load_options import LoadOptions
-from lastgood.supervise.held_load import hold_load, hold_load_to_undo
+from lastgood.supervise.held_load import hold_load
 from lastgood.supervise.load_driver import Follower, LoadProgress, RunLoad, run_load
 from lastgood.supervise.load_ledger import LoadLedger
+from lastgood.supervise.load_undoing import hold_load_to_undo
 from lastgood.values import JsonValue
 
 

@@ -12,29 +12,23 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError, StorageError, UsageError
 from lastgood.frozen import dataclass
-from lastgood.ids import make_id
-from lastgood.journal.holding import HoldReason
 from lastgood.journal.lease import Lease
 from lastgood.load.begun import Begun, find_begun
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.kept import ChunkCount, read_counts, read_spec
-from lastgood.load.others import find_other_load, locate_loads, make_other_load_error
+from lastgood.load.others import find_other_load, make_other_load_error
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import (
     PROGRAM,
-    LoadDiffersError,
     LoadNotComparableError,
     LoadSpec,
-    LoadUndoRefusedError,
-    name_load,
 )
-from lastgood.load.undone import Undoing, keep_undoing, read_undoing
-from lastgood.observe.load_asked import find_inputs, find_places, find_quarantine, look_at_load, require_answer
+from lastgood.observe.load_asked import find_inputs, look_at_load, require_answer
+from lastgood.observe.load_location import locate_load, split_table
 from lastgood.observe.load_options import LoadOptions
-from lastgood.sinks.kind import OwnRows, TakenOut, Taking
+from lastgood.sinks.kind import OwnRows
 from lastgood.sinks.kinds import SINK_KINDS, find_traits
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
-from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.supervise.load_driver import LoadFailedError, LoadQuestion, LoadSink
 from lastgood.supervise.load_hold import check_lease, hold_alone
 
@@ -111,7 +105,7 @@ class HeldLoad:
             self._require_there(self.spec.quarantine, found.query.query_id, corrupt)
 
     def _require_there(self, table: str, query_id: str, batches: Collection[int]) -> None:
-        kind, place = _split_table(table)
+        kind, place = split_table(table)
         find = SINK_KINDS[kind].find_broken_batch
         if place.scheme == "file" or find is None or not batches:
             return
@@ -204,17 +198,11 @@ def _count_parsed(count: ChunkCount) -> int:
     return count.parsed
 
 
-def _split_table(table: str) -> tuple[str, Location]:
-    """The kind of a table, and where it lies."""
-    kind, _, place = table.partition(":")
-    return kind, parse_location(place)
-
-
 def _make_sink(table: str | None) -> LoadSink | None:
     """None if there is no table, or a program takes the rows."""
     if table is None or table.startswith(f"{PROGRAM}:"):
         return None
-    kind, place = _split_table(table)
+    kind, place = split_table(table)
     traits = find_traits(kind)
     assert traits.reader is not None  # else it was refused
     return LoadSink(
@@ -245,12 +233,12 @@ def hold_load(
         CheckpointHeldError: somebody else works on it.
         StorageError: a file cannot be read, or the checkpoint not written (subclasses).
     """
-    located = _locate_load(files, to, wanted)
+    located = locate_load(files, to, wanted)
     require_answer(located.place)
     known = _read_known(located.checkpoint)
     asked = look_at_load(located.inputs, located.table, wanted, known)
     if asked.quarantine is not None:
-        require_answer(_split_table(asked.quarantine)[1])
+        require_answer(split_table(asked.quarantine)[1])
     with _hold(located.name, located.place, located.checkpoint, asked, wanted, say) as held:
         _require_not_loaded(held, located.place, known)
         yield held
@@ -327,156 +315,6 @@ def _keep_chunk(spec: LoadSpec, wanted: LoadOptions) -> LoadSpec:
             effect="nothing was read or written",
         )
     return replace(spec, chunk=spec.chunk or choose_chunk(spec, wanted))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadToUndo:
-    """A load that has begun, whatever its files are now, and that nobody else works on meanwhile."""
-
-    name: str
-    checkpoint: Location
-    storage: WritableStorage
-    """Of the checkpoint."""
-    table: str
-    quarantine: str | None
-    """Where its corrupt records are; None: not apart."""
-    undoing: Undoing
-    lease: Lease | None = None
-    """As of a `HeldLoad`."""
-
-    def check(self) -> None:
-        """See that it is still held; raises as `HeldLoad.check`."""
-        if self.lease is not None:
-            check_lease(self.lease, self.checkpoint)
-
-    def take_out(self) -> TakenOut:
-        """Take its rows out of its table, and its corrupt records out of theirs.
-
-        Raises:
-            LoadUndoRefusedError: that cannot be done, and why; the rows stay.
-            StorageError: the storage does not answer (subclasses).
-        """
-        if self.quarantine is not None:
-            self._take_out_of(self.quarantine)
-        return self._take_out_of(self.table)
-
-    def _take_out_of(self, table: str) -> TakenOut:
-        undoing, (kind, place) = self.undoing, _split_table(table)
-        if undoing.query_id is None:
-            return TakenOut(None, None)
-        taking = Taking(
-            query_id=undoing.query_id,
-            checkpoint=str(self.checkpoint),
-            recovery=undoing.id,
-            at_ms=undoing.at_ms,
-            may_write=undoing.may_write,
-        )
-        take_out = SINK_KINDS[kind].take_out
-        assert take_out is not None  # else it is no table for a load
-        self.check()
-        found = take_out(open_writable(place), place, taking)
-        if isinstance(found, str):
-            raise LoadUndoRefusedError(
-                "the rows of the load cannot be taken out of the table",
-                subject=table,
-                found=found,
-                expected="a table in which nobody has touched them",
-                effect="they stay where they are",
-                next="take them out by hand; then the same command again",
-            )
-        return found
-
-
-@contextmanager
-def hold_load_to_undo(
-    files: Sequence[str], to: str, wanted: LoadOptions, now_ms: int, say: Callable[[str], None] = lambda _: None
-) -> Iterator[LoadToUndo]:
-    """Find the load that was made of files, hold it, and note down that it is being taken back.
-
-    Args:
-        files: As they are named: files, or one folder.
-        to: The table, as it is named.
-        wanted: How they were loaded; only `checkpoint` and `quarantine` count.
-        now_ms: The time.
-        say: Is told where it waits.
-
-    Raises:
-        UsageError: a file or the table is not understood.
-        LoadDiffersError: no such load has begun.
-        CheckpointHeldError: somebody else works on it.
-        StorageError: it cannot be read or written (subclasses).
-    """
-    located = _locate_load(files, to, wanted)
-    checkpoint, table = located.checkpoint, located.table
-    quarantine = find_quarantine(table, wanted)
-    with hold_alone(checkpoint, say, HoldReason.UNDO) as lease:
-        storage = open_writable(checkpoint)
-        undoing, spec = read_undoing(storage, checkpoint), read_spec(storage, checkpoint)
-        if undoing is None or spec is not None:  # which is there until its rows are out
-            _require_begun(spec, located.inputs, table, quarantine)
-        if undoing is None:
-            undoing = _begin_undoing(storage, checkpoint, table, now_ms, is_shared=lease is not None)
-            keep_undoing(storage, checkpoint, undoing)
-        elif undoing.table not in (None, table):
-            raise _make_no_such_load_error("another one", located.inputs, table, quarantine)
-        yield LoadToUndo(
-            name=located.name,
-            checkpoint=checkpoint,
-            storage=storage,
-            table=table,
-            quarantine=quarantine,
-            undoing=undoing,
-            lease=lease,
-        )
-
-
-def _begin_undoing(storage: Storage, checkpoint: Location, table: str, now_ms: int, *, is_shared: bool) -> Undoing:
-    """What is noted down before anything is taken back."""
-    found = read_checkpoint(storage, checkpoint)
-    query_id = may_write = None
-    if isinstance(found.query, QueryMetadata):
-        query_id = found.query.query_id
-    if is_shared and found.last_planned is not None:
-        may_write = found.last_planned + 1  # its driver may have asked whether it may plan that, and sleep since
-    return Undoing(make_id(now_ms), now_ms, query_id, table, may_write)
-
-
-def _require_begun(spec: LoadSpec | None, inputs: Sequence[str], table: str, quarantine: str | None) -> None:
-    """See that a load of these files into this table has begun."""
-    if spec is None or spec.list_inputs() != inputs or (spec.table, spec.quarantine) != (table, quarantine):
-        raise _make_no_such_load_error("another one" if spec else "none", inputs, table, quarantine)
-
-
-def _make_no_such_load_error(found: str, inputs: Sequence[str], table: str, quarantine: str | None) -> LoadDiffersError:
-    apart = "" if quarantine is None else f", with --quarantine {quarantine}"
-    return LoadDiffersError(
-        "there is no such load",
-        found=found,
-        expected=f"one of {', '.join(inputs)} into {table}{apart}",
-        effect="nothing was changed",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Located:
-    """A load, by what is asked for."""
-
-    inputs: Sequence[str]
-    name: str
-    table: str
-    place: Location
-    """Of the table."""
-    checkpoint: Location
-
-
-def _locate_load(files: Sequence[str], to: str, wanted: LoadOptions) -> _Located:
-    inputs, table = find_places(files, to, wanted)
-    place = parse_location(table.partition(":")[2])
-    name = name_load(inputs, table)
-    checkpoint = locate_loads(place) / name
-    if wanted.checkpoint:
-        checkpoint = parse_location(wanted.checkpoint)
-    return _Located(inputs=inputs, name=name, table=table, place=place, checkpoint=checkpoint)
 
 
 def choose_chunk(spec: LoadSpec, wanted: LoadOptions) -> int:
