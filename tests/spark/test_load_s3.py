@@ -155,11 +155,15 @@ def stopped(process: subprocess.Popen[bytes], chance: Random) -> Iterator[None]:
     """It and all that it has started sleep, and wake in any order."""
     command = psutil.Process(process.pid)
     found = [command, *command.children(recursive=True)]
-    for each in found:
-        each.suspend()
-    yield
-    for each in chance.sample(found, len(found)):
-        each.resume()
+    try:
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.suspend()
+        yield
+    finally:
+        for each in chance.sample(found, len(found)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.resume()
 
 
 @pytest.mark.proof

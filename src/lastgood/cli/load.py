@@ -354,7 +354,7 @@ def _print(loaded: Loaded, corrupt: str) -> None:
     if loaded.resumed_at is not None:
         resumed = f", from byte {loaded.resumed_at:,} on"
     if loaded.resumed_at is not None and loaded.bytes is None:
-        resumed = f", from {loaded.resumed_at:,} on"
+        resumed = f", behind {loaded.resumed_at:,} that were loaded before"
     out.print(
         make_styled(
             f"Loaded {files} into {loaded.table}: {loaded.rows:,} rows{read}, in {loaded.chunks}"

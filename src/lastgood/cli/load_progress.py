@@ -116,7 +116,7 @@ def _find_display() -> Callable[..., Any] | None:
 
 def describe_load(progress: LoadProgress) -> str:
     """Where it stands, on one line."""
-    part = 100 * progress.done // max(1, progress.size)
+    part = min(100, 100 * progress.done // max(1, progress.size))
     done, size = (format_amount(each, progress.unit) for each in (progress.done, progress.size))
     rate = f", {format_amount(progress.per_second, progress.unit)}/s" if progress.per_second else ""
     left = f", {format_span(progress.seconds_left)} left" if progress.seconds_left is not None else ""

@@ -34,7 +34,8 @@ class HoldReason(enum.Enum):
 
     def __str__(self) -> str:
         """The verbs that hold it for that."""
-        return f"lastgood {'apply or recover' if self is HoldReason.APPLY else self.value}"
+        several = {HoldReason.APPLY: "apply or recover", HoldReason.UNDO: "undo or load --undo"}
+        return f"lastgood {several.get(self, self.value)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,9 @@ def look_at_load_standing(query: OpenQuery, holder: CheckpointHolder | None) -> 
         return None
     committed = checkpoint.commits.ids
     counts = read_counts(query.storage, query.location, tuple(committed))
-    at = _find_position(query, spec, checkpoint.last_committed) or LoadPosition(0, 0)
+    at = _find_committed_position(query, spec)
     done = spec.count_bytes_before(at.file, at.position)
-    is_whole = at == LoadPosition(*spec.end)
+    is_whole = at >= LoadPosition(*spec.end)  # a table may have grown since it was looked at
     per_second = seconds_left = None
     if holder is not None and holder.may_load and not is_whole:
         per_second = _measure_rate(query, spec, holder.since_ms)
@@ -80,7 +80,7 @@ def look_at_load_standing(query: OpenQuery, holder: CheckpointHolder | None) -> 
         table=redact_place(spec.table),
         files=len(spec.files),
         done=done,
-        size=spec.size,
+        size=max(spec.size, done),
         rows=sum(each.rows for each in counts.values()),
         corrupt=sum(each.corrupt for each in counts.values()),
         chunks=len(committed),
@@ -139,6 +139,14 @@ def read_load(query: OpenQuery) -> LoadSpec | None:
     return spec if spec is not None and spec.files else None
 
 
+def _find_committed_position(query: OpenQuery, spec: LoadSpec) -> LoadPosition:
+    """Where the newest committed batch ends, of those that end in what is noted down: that may follow a batch later."""
+    committed = query.checkpoint.last_committed
+    newest_first = range(-1 if committed is None else committed, -1, -1)
+    found = (_find_position(query, spec, batch) for batch in newest_first[:_CHUNKS_MAX])
+    return next((each for each in found if each is not None), LoadPosition(0, 0))
+
+
 def _find_position(query: OpenQuery, spec: LoadSpec, batch: int | None) -> LoadPosition | None:
     """Where a batch ends; None where none is named, or its plan is not known, or is beyond what is loaded."""
     entry = None if batch is None else query.checkpoint.offsets.entries.get(batch)
@@ -195,7 +203,7 @@ def inspect_load_files(target: Target) -> LoadedFiles:
             expected="the checkpoint of `lastgood load FILE…`",
             next=format_command_line("inspect", query.location),
         )
-    at = _find_position(query, spec, query.checkpoint.last_committed) or LoadPosition(0, 0)
+    at = _find_committed_position(query, spec)
     came = zip(spec.files, spec.list_arrivals(), strict=True)
     files = tuple(_tell_file(each, number, at, arrival) for number, (each, arrival) in enumerate(came))
     return LoadedFiles(query, redact_place(spec.table), files)

@@ -69,11 +69,14 @@ def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReaso
             # holder is of one that has let go.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _encode_holder(work), 0)
+        own = os.getpid()
         try:
             yield descriptor
         finally:
-            # Safe: we still hold the lock, and it is our own name that goes.
-            os.ftruncate(descriptor, 0)
+            if os.getpid() == own:  # else it is a fork, and its parent goes on
+                with contextlib.suppress(OSError):  # a name that stays is asked whether it lives
+                    # Safe: we still hold the lock, and it is our own name that goes.
+                    os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 

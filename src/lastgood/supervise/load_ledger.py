@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError
+from lastgood.frozen import dataclass
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace
 from lastgood.observe.ledger import fill_with, take_snapshot

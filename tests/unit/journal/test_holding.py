@@ -74,6 +74,21 @@ def test_who_has_left_with_an_error_holds_nothing(checkpoint: Location) -> None:
     assert find(checkpoint) is None
 
 
+def test_a_fork_that_leaves_holds_nothing_and_its_parent_goes_on(checkpoint: Location) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from lastgood.recovery.hold import hold_checkpoint
+with hold_checkpoint("c", Path(sys.argv[1])):
+    if not os.fork():
+        sys.exit()
+    os.wait()
+    print(Path(sys.argv[1]).read_text())
+"""
+    done = subprocess.run([sys.executable, "-c", code, locate_lock_file(checkpoint)], capture_output=True, check=True)
+    assert json.loads(done.stdout)["work"] == "run"
+
+
 def test_one_that_was_killed_holds_nothing(checkpoint: Location) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     while Path(f"/proc/{dead.pid}/stat").read_text().split()[2] != "Z":

@@ -128,7 +128,7 @@ def test_chunks_of_an_earlier_run_tell_no_pace(tmp_path: Path) -> None:
 def test_a_plan_beyond_the_files_tells_no_pace(tmp_path: Path, position: str) -> None:
     wrong = PLANS[1].replace("30", position)
     found = look_while(HoldReason.LOAD, build_now(tmp_path / "chk", 100, 101, 102, plans=(PLANS[0], wrong, PLANS[2])))
-    assert (found.done, found.per_second) == (0, None)
+    assert (found.done, found.per_second) == (60, None)
 
 
 def test_versions_are_counted_from_the_first_that_is_read(tmp_path: Path) -> None:
@@ -139,6 +139,9 @@ def test_versions_are_counted_from_the_first_that_is_read(tmp_path: Path) -> Non
     spec = replace(SPEC, form=LoadFormat.DELTA, files=files, starting_version=5000)
     found = look_while(HoldReason.LOAD, build_now(tmp_path / "chk", 100, 101, 102, plans=plans, spec=spec))
     assert (found.done, found.size, found.unit, found.per_second, found.seconds_left) == (2, 10, "versions", 1.0, 8.0)
+    grown = look(str(build_now(tmp_path / "grown", 0, 1, plans=(offset % (table, 5012), plans[0]), spec=spec)))
+    assert grown is not None
+    assert (grown.done, grown.size, grown.is_whole) == (12, 12, True)
 
 
 def test_a_table_is_told_by_rows(tmp_path: Path) -> None:
