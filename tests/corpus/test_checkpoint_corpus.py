@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_corpus import SHARED
+from shared_corpus import ABSENT, SHARED
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -114,7 +114,7 @@ def about(case: Path) -> dict[str, Any]:
 
 def needs_shared() -> None:
     if not SHARED.is_dir():
-        pytest.skip("the large corpus is not here")
+        pytest.skip(ABSENT)
 
 
 def parser_of(kind: CheckpointFile) -> Callable[[bytes], Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shared_corpus import CORPUS
+from shared_corpus import ABSENT, CORPUS
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
@@ -93,7 +93,7 @@ def test_status_says_what_diagnose_knows(case: Path) -> None:
 @pytest.mark.parametrize("root", [CASES, CORPUS], ids=["cases", "corpus"])
 def test_so_it_does_of_a_folder_of_many(root: Path) -> None:
     if not root.is_dir():
-        pytest.skip("the large corpus is not here")
+        pytest.skip(ABSENT)
     for found in list_statuses_below(resolve_target(str(root))):
         require_agreement(found, str(found.location), EvidenceOptions())
 

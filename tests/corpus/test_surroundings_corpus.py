@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_corpus import CORPUS
+from shared_corpus import ABSENT, CORPUS
 
 from lastgood.diagnosis.grade import Grade
 from lastgood.observe.evidence import EvidenceOptions
@@ -22,7 +22,7 @@ from lastgood.query.kafka import Losing, judge_exposure
 from lastgood.query.sinks import Agreement
 from lastgood.settings.target import resolve_target
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus beside the repository")
+pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason=ABSENT)
 
 CASES = {
     "4.2-kafka-delta-ahead": (Grade.LOSING, Losing.UNKNOWN, Agreement.AHEAD),

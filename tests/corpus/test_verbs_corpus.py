@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_corpus import CORPUS
+from shared_corpus import ABSENT, CORPUS
 
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
@@ -130,7 +130,7 @@ def plan(case: Path, batch_id: int) -> list[Any]:
 @pytest.mark.parametrize("root", [CASES, CORPUS], ids=["cases", "corpus"])
 def test_a_folder_full_of_checkpoints_is_graded_as_each_is_alone(root: Path) -> None:
     if not root.is_dir():
-        pytest.skip("the large corpus is not here")
+        pytest.skip(ABSENT)
     found = list_statuses_below(resolve_target(str(root)))
     assert {str(each.location) for each in found} == {str(path) for path in root.glob("*/checkpoint")}
     grades = [each.grade for each in found]

@@ -128,9 +128,12 @@ def load(
 def _list_late(spec: LoadSpec, begun: Begun) -> tuple[str, ...]:
     """The files that came late of those that were not read whole when this run began."""
     at = begun.position or LoadPosition(0, 0)
-    came = enumerate(zip(spec.files, spec.list_arrivals(), strict=True))
-    late = [(number, file) for number, (file, arrival) in came if arrival is Arrival.LATE]
-    return tuple(file.location for number, file in late if (number, file.length) > (at.file, at.position))
+    found = []
+    for number, (file, arrival) in enumerate(zip(spec.files, spec.list_arrivals(), strict=True)):
+        is_fresh = LoadPosition(number, file.length) > at
+        if is_fresh and arrival is Arrival.LATE:
+            found.append(file.location)
+    return tuple(found)
 
 
 def _fill(ledger: LoadLedger) -> None:
