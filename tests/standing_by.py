@@ -20,6 +20,7 @@ import psutil
 from spark.supervised import Lines
 
 from lastgood.lab.spark import SparkEnvironment, make_quick_conf, submit_command, submit_env
+from lastgood.process import guard
 from lastgood.process.java import Java
 
 APP = Path(__file__).parent / "spark" / "standby_app.py"
@@ -35,6 +36,8 @@ WHO = (
     "driver",
     "java",
     "standby",
+    "guard",
+    "guard of standby",
     "supervisor",
     "both",
     "stopped driver",
@@ -111,15 +114,12 @@ checkpoint = "{self.lines.checkpoint}-witness"
         assert self._run is not None
         driver, standby = self._find_driver(), self._find_standby()
         match who:
-            case "driver":
-                _send(driver, signal.SIGKILL)
-            case "java":
-                _send(_find_java(driver), signal.SIGKILL)
-            case "standby":
-                _send(standby, signal.SIGKILL)
+            case "driver" | "java" | "standby" | "guard" | "guard of standby":
+                find = {"guard": _find_guard, "java": _find_java}.get(who.partition(" ")[0], _find_itself)
+                _send(find(standby if who.endswith("standby") else driver))
             case "both":
                 for each in chance.sample([driver, standby], 2):
-                    _send(each, signal.SIGKILL)
+                    _send(each)
             case "supervisor":
                 self._run.kill()
             case "stopped driver" | "stopped standby":
@@ -212,7 +212,20 @@ def _find_java(driver: psutil.Process | None) -> psutil.Process | None:
     return driver
 
 
-def _send(process: psutil.Process | None, signum: int) -> None:
+def _find_guard(command: psutil.Process | None) -> psutil.Process | None:
+    """The process between the supervisor and a command; None: one of both has ended."""
+    with contextlib.suppress(psutil.Error):
+        parent = None if command is None else command.parent()
+        if parent is not None and guard.__file__ in parent.cmdline():
+            return parent
+    return None
+
+
+def _find_itself(command: psutil.Process | None) -> psutil.Process | None:
+    return command
+
+
+def _send(process: psutil.Process | None, signum: int = signal.SIGKILL) -> None:
     if process is not None:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signum)

@@ -20,6 +20,7 @@ from lastgood.observe.progress import LogProgress
 from lastgood.process.driver import Launch
 from lastgood.records.record import RecordedFailure
 from lastgood.settings.policy import Policy
+from lastgood.spark.agent import SITE_FOLDER
 from lastgood.supervise import events
 from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.class_archives import ArchivePlace
@@ -81,6 +82,7 @@ class Inside:
         self.of = of
         self.runs = 0
         self.unheld: str | None = None
+        self.is_silent = False
         self.untold = [events.Noticed(at=0.0, condition="AGENT_TROUBLE", sentence="disk full")]
 
     def begin(self) -> None:
@@ -97,7 +99,7 @@ class Inside:
         return None if self.error is None else (self.of, RecordedFailure(message=self.error))
 
     def has_started(self) -> bool:
-        return self.error is None
+        return self.error is None and not self.is_silent
 
     def judge_standby(
         self, checkpoints: Collection[str], processes: Sequence[psutil.Process]
@@ -192,7 +194,7 @@ def supervisor(
 def make_standbys(folder: Path, code: str, told: Listener) -> Standbys:
     """Standbys of the command of `supervisor`."""
     command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
-    launch = Launch(command, dict(os.environ), None, None)
+    launch = Launch(command, {**os.environ, "PYTHONPATH": str(SITE_FOLDER)}, None, None)
     return Standbys(launch, folder=folder / "agent", log=folder / "app.log", tell=told, holds=(), grace_seconds=0.5)
 
 

@@ -12,7 +12,7 @@ from lastgood.failures.ending import Cause
 from lastgood.recovery.attempts import AttemptsExhaustedError
 from lastgood.settings.policy import Policy
 from lastgood.supervise import loop, standby
-from lastgood.supervise.events import Noticed, Recovered, Started
+from lastgood.supervise.events import Noticed, Recovered, Stalled, Started
 
 POLICY = Policy(max_attempts=2, backoff_seconds=0.01, grace_seconds=0.5)
 WAITS = """
@@ -56,6 +56,16 @@ if len(runs.read_text()) > 1:
     sys.exit(1)
 commit()
 fail_when_another_waits()
+"""
+)
+HANGS = (
+    WAITS
+    + """
+if waiting:
+    time.sleep(1000)
+commit()
+if len(runs.read_text()) == 1:
+    fail_when_another_waits()
 """
 )
 COMMITS_ALONE = (
@@ -127,6 +137,15 @@ def test_after_one_that_waited_and_committed_nothing_a_new_one_is_started(
     with pytest.raises(AttemptsExhaustedError):
         case.supervisor.run()
     assert case.ways[:3] == ["cold", "standby", "cold"]
+
+
+@pytest.mark.parametrize("case", [HANGS], indirect=True)
+def test_one_that_was_let_go_and_starts_nothing_is_ended(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_LET_GO_SECONDS", 0.3)
+    case.agent.is_silent = True
+    assert case.supervisor.run() == 0
+    assert case.ways == ["cold", "standby", "cold"]
+    assert "has started no query" in str([each.because for each in case.told.events if isinstance(each, Stalled)])
 
 
 @pytest.mark.parametrize("case", [COMMITS_ALONE], indirect=True)

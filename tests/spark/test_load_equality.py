@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conformance.sparks import LIBRARIES, Sparks
 
+from lastgood.load.encoding import ENCODING
 from lastgood.load.input_files import look_at_file
 from lastgood.load.specification import LoadFormat, LoadSpec, ParseMode
 from lastgood.load.unpacking import locate_index, unpack_files
@@ -152,9 +153,14 @@ def compare_load(
     chunk: int,
     zone: str = "UTC",
     way: str = "file",
+    *,
+    twins: Sequence[Path] = (),
     **asked: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the job of a load has told of these files; the rows of its table, and those of Spark's own reader."""
+    """What the job of a load has told of these files; the rows of its table, and those of Spark's own reader.
+
+    Of their twins, if there are any, which have the same text in UTF-8.
+    """
     version, kind = WAYS[way]
     form, locations = LoadFormat(asked["form"]), [parse_location(str(each)) for each in files]
     looked = tuple(look_at_file(open_storage(each), each, form, asked["options"]) for each in locations)
@@ -183,7 +189,9 @@ def compare_load(
     finally:
         for each in spec.files:
             locate_index(each).unlink(missing_ok=True)
-    names = [escape_pattern(str(each)) for each in files]
+    names = [escape_pattern(str(each)) for each in twins or files]
+    if twins:
+        asked["options"] = {name: value for name, value in asked["options"].items() if name not in ENCODING}
     return told, spark.call(APP, "read", question=question, files=names, mode=mode.value, zone=zone, **asked)
 
 
@@ -199,6 +207,28 @@ def compare(sparks: Sparks, tmp_path: Path) -> Any:
         return compare_load(sparks, tmp_path, files, mode, chunk, way=way, **asked)
 
     return compared
+
+
+def encode_twice(folder: Path, case: Case, encoding: str, chunk: int) -> tuple[list[Path], list[Path]]:
+    """The files of a case, and its half, in an encoding, and in UTF-8."""
+    text = case.content.decode()
+    files, twins = [], []
+    for number, some in enumerate([text, text[: len(text) // 2]]):
+        for found, name in ((files, encoding), (twins, "UTF-8")):
+            file = folder / ".".join([f"{name}{chunk}-{number}", case.form, *filter(None, [case.packing])])
+            file.write_bytes(PACKING[case.packing](some.encode(name)))
+            found.append(file)
+    return files, twins
+
+
+def is_utf8(case: Case) -> bool:
+    """Whether a case is CSV in UTF-8, without a byte order mark, whose records are lines."""
+    try:
+        text = case.content.decode()
+    except UnicodeDecodeError:
+        return False
+    told = {*case.options} & {*ENCODING, "multiLine"}
+    return case.form == "csv" and not told and not text.startswith("\ufeff")
 
 
 NAMES_OF_SOME = ("header and comments", "broken objects", "packed", "Latin-1")
@@ -229,6 +259,32 @@ def test_so_are_some_of_them(compare: Any, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if len(case.content.splitlines()) <= 12])
 def test_so_they_are_where_each_record_is_a_chunk(compare: Any, name: str, way: str) -> None:
     require_same_rows(compare, CASES[name], ParseMode.PERMISSIVE, way, [1])
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE"])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if is_utf8(case)])
+def test_text_of_two_bytes_is_read_as_in_utf8(sparks: Sparks, tmp_path: Path, name: str, encoding: str) -> None:
+    require_rows_of_twin(sparks, tmp_path, CASES[name], encoding)
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16BE"])
+def test_so_is_some_of_it(sparks: Sparks, tmp_path: Path, encoding: str) -> None:
+    text = "\ufeffid,name\r\n1,日本\u0a0a\u4e00\r\n2,\U0001f600\n3,\u0d00\u0a00\r" * 20
+    case = Case(text.encode(), schema=None, options={"header": "true"})
+    require_rows_of_twin(sparks, tmp_path, case, encoding)
+
+
+def require_rows_of_twin(sparks: Sparks, folder: Path, case: Case, encoding: str) -> None:
+    options = case.options | {"encoding": encoding}
+    for chunk in (1 << 20, max(2, len(case.content) // 3), 1):
+        if chunk == 1 and len(case.content.splitlines()) > 12:
+            continue
+        files, twins = encode_twice(folder, case, encoding, chunk)
+        asked = {"form": case.form, "schema": case.schema, "options": options, "infers": case.infers}
+        told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, twins=twins, **asked)
+        assert (told["error"] is None) == (found["error"] is None), (chunk, told, found)
+        assert found["loaded"] == found["expected"], (chunk, told, found)
 
 
 def require_same_rows(compare: Any, case: Case, mode: ParseMode, way: str = "file", chunks: Sequence[int] = ()) -> None:

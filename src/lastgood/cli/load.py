@@ -164,7 +164,7 @@ def load(
     lies on a disk of this machine, or on S3. Of one folder, named instead, its files are read by their names; the same
     command loads those that came since.
 
-    CSV, JSON lines and text are in UTF-8, CSV also in ISO-8859-1 or US-ASCII (--option encoding=ISO-8859-1), each
+    CSV, JSON lines and text are in UTF-8, CSV also in ISO-8859-1, US-ASCII or UTF-16 (--option encoding=UTF-16), each
     record a line. With --option multiLine=true records of CSV may have line ends within quotes, if these are regular:
     each value is quoted from its begin to its end, or has no quote. Of Parquet a chunk has whole row groups. A file
     that gzip or bzip2 has packed (.gz, .bz2) is unpacked once, to its end, before the first chunk: then all cores read

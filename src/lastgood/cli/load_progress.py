@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _RATE_SECONDS = 3600.0
 """Of so long the rate is shown: of chunks, each of which may take minutes."""
 _FRACTION_BELOW = 10
-"""A rate below it is told with a digit behind the point."""
+"""A rate below it is told by its first two digits."""
 LoadTellers: TypeAlias = "tuple[Callable[[LoadProgress], None], Callable[[str], None]]"
 """What is told of each chunk, and of what else takes time."""
 
@@ -129,5 +129,5 @@ def format_amount(amount: float, unit: str) -> str:
 
     if unit == "bytes":
         return decimal(int(amount))
-    digits = 1 if isinstance(amount, float) and amount < _FRACTION_BELOW else 0
-    return f"{amount:,.{digits}f} {unit}"
+    form = ".2g" if isinstance(amount, float) and amount < _FRACTION_BELOW else ",.0f"
+    return f"{amount:{form}} {unit}"

@@ -249,12 +249,13 @@ def _describe_standby(prepared: Prepared) -> str:
         return "-"
     memory = prepared.pipeline.standby_memory
     if memory is None:
-        held = "as much memory as the first driver"
+        held = "as much memory as the first"
     else:
         held = f"at most {memory / 1e6:,.0f} MB"
     return (
-        f"a second driver, with {held}, and executors of its own where they are not threads of it; what the application"
-        " does before its first start() is done twice, and beside the first driver"
+        f"a second driver, with {held}, as many cores, of which it uses little while it waits, and executors of its own"
+        " where they are not threads of it; what the application does before its first start() is done twice, and"
+        " beside the first driver"
     )
 
 

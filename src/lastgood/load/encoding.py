@@ -1,21 +1,36 @@
-"""In which encodings files may be written: those of Spark's CSV in which a line ends where a byte says so.
+"""In which encodings files may be written: those of Spark's CSV, but UTF-32, in which nobody writes.
 
-Others, such as UTF-16, Spark cuts in the midst of a character, unless it reads a file whole.
+UTF-16 Spark cuts in the midst of a character, unless it reads a file whole. Here it is read as the same text in UTF-8.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from typing import Final
 
 from lastgood.errors import UsageError
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
+from lastgood.load.text import UTF_8, TextEncoding, make_encoding
+from lastgood.load.unpacking import Read
+from lastgood.storage.reading import Location
 
 ENCODING: Final = ("encoding", "charset")
 """The option by both of its names."""
-_UTF_8 = "utf-8"
-_CODECS = {_UTF_8: _UTF_8, "iso-8859-1": "latin-1", "us-ascii": "ascii"}
-"""Python's names by Spark's, which knows no others but those of 16 and 32 bits."""
+_OF_TWO_BYTES = {
+    "utf-16le": make_encoding("utf-16-le", codecs.BOM_UTF16_LE),
+    "utf-16be": make_encoding("utf-16-be", codecs.BOM_UTF16_BE),
+}
+_ENCODINGS = {
+    UTF_8.codec: UTF_8,
+    "iso-8859-1": make_encoding("latin-1"),
+    "us-ascii": make_encoding("ascii"),
+    **_OF_TWO_BYTES,
+}
+"""By Spark's names, which knows no others but UTF-32 and the following."""
+_MARKED = "utf-16"
+"""One of those of two bytes: the byte order mark of each file tells which."""
+_MARKS = {codecs.BOM_UTF8: "UTF-8", **{each.mark: name.upper() for name, each in _OF_TWO_BYTES.items()}}
 
 
 def require_known_encoding(options: Mapping[str, str]) -> None:
@@ -27,27 +42,61 @@ def require_known_encoding(options: Mapping[str, str]) -> None:
     told = [options[name] for name in ENCODING if name in options]
     if len(told) > 1:
         raise UsageError("an option is given twice", found=" and ".join(ENCODING), expected="one of them")
-    if told and told[0].lower() not in _CODECS:
+    if told and told[0].lower() not in (*_ENCODINGS, _MARKED):
         raise UsageError(
             "a load does not read this encoding",
             found=told[0],
-            expected=", ".join(name.upper() for name in _CODECS),
+            expected=", ".join(name.upper() for name in (*_ENCODINGS, _MARKED)),
             next=f"iconv -f {told[0]} -t UTF-8 FILE, and the load of what it writes",
         )
-    if told and told[0].lower() != _UTF_8 and are_multi_line(options):
+    if told and told[0].lower() != UTF_8.codec and are_multi_line(options):
         raise UsageError(
             "two options contradict each other", found=f"{MULTI_LINE} and the encoding {told[0]}", expected="one"
         )
 
 
-def find_codec(options: Mapping[str, str]) -> str:
-    """As Python names the encoding."""
-    told = next((options[name] for name in ENCODING if name in options), _UTF_8)
-    return _CODECS[told.lower()]
+def has_two_bytes(options: Mapping[str, str]) -> bool:
+    """Whether the encoding that is told is one of which Spark reads a file only as a whole."""
+    name = _find_name(options)
+    return name == _MARKED or name in _OF_TWO_BYTES
 
 
-def encode_as_utf8(content: bytes, codec: str) -> bytes:
-    """The same text in UTF-8; what is no character becomes U+FFFD, one for each byte, as in Java."""
-    if codec == _UTF_8:
-        return content
-    return content.decode(codec, "replace").encode()
+def find_encoding(options: Mapping[str, str], read: Read, location: Location) -> TextEncoding:
+    """How a file is written.
+
+    Args:
+        options: Those of Spark's reader.
+        read: Reads the file.
+        location: The file.
+
+    Raises:
+        UsageError: it does not begin as the options say, or they do not say how it is written.
+        StorageError: it cannot be read (subclasses).
+    """
+    name = _find_name(options)
+    if not has_two_bytes(options):
+        return _ENCODINGS[name]
+    head = read(0, max(map(len, _MARKS)))
+    seen = next((told for mark, told in _MARKS.items() if head.startswith(mark)), None)
+    wanted = seen if name == _MARKED else name.upper()
+    if not head:
+        wanted = wanted or next(iter(_OF_TWO_BYTES))  # of nothing each is right
+    if wanted is None:
+        raise UsageError(
+            "the byte order of a file is not known",
+            subject=str(location),
+            found="UTF-16 without a byte order mark",
+            expected=f"--option encoding={' or '.join(each.upper() for each in _OF_TWO_BYTES)}",
+        )
+    if seen not in (None, wanted) or wanted.lower() not in _OF_TWO_BYTES:
+        raise UsageError(
+            "a file is not in this encoding",
+            subject=str(location),
+            found=f"the byte order mark of {seen}",
+            expected=name.upper(),
+        )
+    return _OF_TWO_BYTES[wanted.lower()]
+
+
+def _find_name(options: Mapping[str, str]) -> str:
+    return next((options[name] for name in ENCODING if name in options), UTF_8.codec).lower()

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from lastgood.errors import UsageError
-from lastgood.load.encoding import find_codec
+from lastgood.load.encoding import find_encoding
 from lastgood.load.packing import PACKINGS, find_packing
 from lastgood.load.quoting import IrregularError, are_multi_line, find_quoting
-from lastgood.load.ranges import LINE_ENDS, find_line_end
+from lastgood.load.ranges import find_line_end
 from lastgood.load.row_groups import list_begins, open_row_groups, require_known_calendar
 from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.load.text import TextEncoding
 from lastgood.load.unpacking import Read, read_head
 from lastgood.storage.reading import Location, Storage, read_part
 
 COMPARED_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file is compared."""
-_BOM = b"\xef\xbb\xbf"
-_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""The longer ones first, which begin as others do."""
 _COMPRESSED = {
     **{each.begin: each.name for each in PACKINGS},
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -31,6 +38,8 @@ _COMPRESSED = {
     b"Obj\x01": "Avro",
     b"ORC": "ORC",
 }
+_ALSO_WORDS = (b"PAR1", b"ORC")
+"""With which a name in a header may begin; such a file ends so as well."""
 _COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate", ".zip")
 
 
@@ -82,11 +91,14 @@ def look_at_file(storage: Storage, location: Location, form: LoadFormat, options
     is_packed = packing is not None and raw_head.startswith(packing.begin)
     read = read_head(storage, location, found.size) if is_packed else partial(_read, storage, location)
     head = read(0, COMPARED_BYTES)
-    _require_text(location, head, is_packed=is_packed)
-    begins = len(_BOM) if head.startswith(_BOM) else 0
+    _require_text(location, head, tail[-4:], is_packed=is_packed)
+    encoding = find_encoding(options, read, location)
+    _require_encoding(location, head, form, encoding, size=None if is_packed else found.size)
+    begins = len(encoding.mark) if head.startswith(encoding.mark) else 0
     if form is LoadFormat.CSV:
-        begins = _find_first_record(read, begins, options, location)
-    is_ended = tail.endswith(LINE_ENDS) and not is_packed
+        begins = _find_first_record(read, begins, options, location, encoding)
+    # A carriage return at the end may be half a line end.
+    is_ended = tail.endswith(encoding.line_feed) and not is_packed
     return replace(looked, begins=begins, is_ended=is_ended, is_packed=is_packed)
 
 
@@ -131,35 +143,52 @@ def _read(storage: Storage, location: Location, begin: int, limit: int) -> bytes
     return read_part(storage, location, begin=begin, limit=limit) or b""
 
 
-def _require_text(location: Location, head: bytes, *, is_packed: bool) -> None:
-    """See that it is text in UTF-8, as far as its first bytes tell."""
+def _require_text(location: Location, head: bytes, end: bytes, *, is_packed: bool) -> None:
+    """See that it is text, as far as its first and last bytes tell."""
     for begin, name in _COMPRESSED.items():
-        if head.startswith(begin):
+        if head.startswith(begin) and (begin not in _ALSO_WORDS or begin in end):
             raise UsageError(
                 "a file is no plain text",
                 subject=str(location),
                 found=name,
-                expected="text in UTF-8, plain, or of gzip or bzip2 in a file whose name ends in .gz or .bz2",
+                expected="text, plain, or of gzip or bzip2 in a file whose name ends in .gz or .bz2",
             )
     if location.name.lower().endswith(_COMPRESSED_NAMES) and not is_packed:
         found = f"a name that ends in {location.name[location.name.rfind('.') :]}, which Spark would decompress"
         raise UsageError("a file is no plain text", subject=str(location), found=found, expected="a name as of text")
-    if head.startswith(_OTHER_BOMS):
+
+
+def _require_encoding(
+    location: Location, head: bytes, form: LoadFormat, encoding: TextEncoding, *, size: int | None
+) -> None:
+    """See that a file is written as it is said to be, as far as its first bytes and its size tell."""
+    other = next((name for mark, name in _OTHER_MARKS.items() if head.startswith(mark)), None)
+    if other == "UTF-32" or (other is not None and not head.startswith(encoding.mark)):
+        expected = "text in UTF-8"
+        if form is LoadFormat.CSV and other == "UTF-16":
+            expected = f"{expected}, or --option encoding={other}"
         raise UsageError(
-            "a file is not in UTF-8",
+            "a file is not in this encoding",
             subject=str(location),
-            found="the byte order mark of UTF-16 or UTF-32",
-            expected="text in UTF-8",
+            found=f"the byte order mark of {other}",
+            expected=expected,
+            next=f"iconv -f {other} -t UTF-8 FILE, and the load of what it writes",
+        )
+    if size is not None and size % encoding.unit:
+        raise UsageError(
+            "a file ends in the midst of a character",
+            subject=str(location),
+            found=f"{size} bytes",
+            expected=f"a multiple of {encoding.unit}",
         )
 
 
-def _find_end_of_header(read: Read, begins: int, options: Mapping[str, str]) -> int:
+def _find_end_of_header(read: Read, begins: int, comment: str, encoding: TextEncoding) -> int:
     """Behind the first line that is neither blank nor a comment, as Spark takes it for the header."""
-    codec, comment = find_codec(options), options.get("comment", "")
     at = begins
     while begun := read(at, COMPARED_BYTES):
-        end = find_line_end(read, at, None)
-        line = begun[: end - at].decode(codec, errors="replace")
+        end = find_line_end(read, at, None, encoding)
+        line = begun[: end - at].decode(encoding.codec, errors="replace")
         at = end
         is_comment = bool(comment) and line.startswith(comment)
         if take_trimmed(line) and not is_comment:
@@ -172,11 +201,13 @@ def take_trimmed(text: str) -> str:
     return text.strip("".join(map(chr, range(33))))
 
 
-def _find_first_record(read: Read, begins: int, options: Mapping[str, str], location: Location) -> int:
+def _find_first_record(
+    read: Read, begins: int, options: Mapping[str, str], location: Location, encoding: TextEncoding
+) -> int:
     """Where the first record of CSV begins, behind a header if there is one."""
     has_header = options.get("header", "").lower() == "true"
     if not are_multi_line(options):
-        return _find_end_of_header(read, begins, options) if has_header else begins
+        return _find_end_of_header(read, begins, options.get("comment", ""), encoding) if has_header else begins
     records = find_quoting(options, read, location)
     try:
         return records.find_end_of_header(read, begins) if has_header else begins

@@ -201,6 +201,12 @@ def are_multi_line(options: Mapping[str, str]) -> bool:
     return options.get(MULTI_LINE, "").lower() == "true"
 
 
+def find_separator(options: Mapping[str, str]) -> str:
+    """What stands between two values, by the options of Spark's reader."""
+    told = options.get("sep", options.get("delimiter", ","))
+    return _SPELLED.get(told, told)
+
+
 def find_quoting(options: Mapping[str, str], read: Read, location: Location) -> Quoting:
     """How the records of a file are written that may have line ends within quotes.
 
@@ -214,8 +220,7 @@ def find_quoting(options: Mapping[str, str], read: Read, location: Location) -> 
         StorageError: it cannot be read (subclasses).
     """
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
-    separator = options.get("sep", options.get("delimiter", ","))
-    separator = _SPELLED.get(separator, separator)
+    separator = find_separator(options)
     told = [name for name in _UNKNOWN if name in options]
     for name, value in (("quote", quote), ("escape", escape)):
         if len(value) != 1 or not value.isascii() or value in "\r\n" or value in separator:

@@ -11,13 +11,19 @@ from dataclasses import replace
 from lastgood.frozen import dataclass
 from lastgood.load.position import LoadPosition
 from lastgood.load.specification import InputFile
+from lastgood.load.text import UTF_8, TextEncoding
 from lastgood.load.unpacking import Read
 
-LINE_ENDS = (b"\n", b"\r")
 BLOCK = 8 * 1024 * 1024
 """Bytes that a task reads at once."""
+LINE_MOST = 128 * 1024 * 1024
+"""Bytes of a line: what is longer has other line ends, or none, and would be held whole."""
 _LOOK = 64 * 1024
 _SMALLEST = 1024 * 1024
+
+
+class LongLineError(Exception):
+    """A line is too long to be held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,77 +111,83 @@ def list_pieces(
             raise RuntimeError(f"bytes {each.begin} to {each.end} were cut wrongly, at {at}: this is a bug of lastgood")
 
 
-def find_line_end(read: Read, position: int, length: int | None, step: int = _LOOK) -> int:
+def find_line_end(
+    read: Read, position: int, length: int | None, encoding: TextEncoding = UTF_8, step: int = _LOOK
+) -> int:
     """Where the next line begins, from a position within a line, or at its first byte, on; the length if none does.
 
     Args:
         read: Reads the file.
         position: A position.
         length: Of the file; None: it is where nothing more can be read.
-        step: How much is read at a time.
+        encoding: How it is written.
+        step: How much is read at a time, in bytes: a multiple of a character's.
 
     Raises:
         StorageError: it cannot be read (subclasses).
     """
-    at = position
+    at = position - position % encoding.unit
+    both = encoding.carriage_return + encoding.line_feed
     while length is None or at < length:
         block = read(at, step)
         if not block:
             break
-        ends = [found for found in map(block.find, LINE_ENDS) if found >= 0]
-        if ends:
-            end = at + min(ends)
-            two = read(end, 2)
-            return end + (2 if two == b"\r\n" else 1)
+        found = encoding.find_line_end(block)
+        if found >= 0:
+            end = at + found
+            return end + (len(both) if read(end, len(both)) == both else encoding.unit)
         at += len(block)
     return at if length is None else length
 
 
-def read_lines(piece: Piece, read: Read) -> Iterator[bytes]:
+def read_lines(piece: Piece, read: Read, encoding: TextEncoding = UTF_8) -> Iterator[bytes]:
     """Whole lines, many at once, each with its end but perhaps the last one.
 
     Args:
         piece: Which lines: those that begin within it.
         read: Reads the file.
+        encoding: How it is written.
 
     Raises:
         EOFError: it ends before the piece.
+        LongLineError: a line is too long.
         StorageError: it cannot be read (subclasses).
     """
-    at = _find_first_line(piece, read)
+    at = _find_first_line(piece, read, encoding)
     rest = b""
     while at < piece.end:
         block = read_whole(read, at, min(BLOCK, piece.end - at))
         at += len(block)
-        whole, rest = _cut(rest + block)
+        whole, rest = encoding.cut_lines(rest + block)
+        _require_short(len(rest), at)
         if whole:
             yield whole
     if rest:
-        end = find_line_end(read, at - 1, piece.range_end)
+        end = find_line_end(read, at - 1, piece.range_end, encoding)
+        _require_short(len(rest) + end - at, at)
         yield rest + read_whole(read, at, max(0, end - at))
+
+
+def _require_short(size: int, position: int) -> None:
+    if size > LINE_MOST:
+        raise LongLineError(f"a line around byte {position} has more than {LINE_MOST} bytes: it would be held whole")
 
 
 def read_whole(read: Read, begin: int, size: int) -> bytes:
     """So many bytes.
 
     Raises:
-        EOFError: there are fewer.
+        EOFError: there are others.
         StorageError: the file cannot be read (subclasses).
     """
     content = read(begin, size)
-    if len(content) < size:
+    if len(content) != size:
         raise EOFError(f"{len(content)} of {size} bytes from {begin} on")
     return content
 
 
-def _find_first_line(piece: Piece, read: Read) -> int:
+def _find_first_line(piece: Piece, read: Read, encoding: TextEncoding) -> int:
     """Where the first line begins that begins within the piece; behind it if none does."""
     if piece.begin == piece.range_begin:
         return piece.begin
-    return find_line_end(read, piece.begin - 1, piece.range_end)
-
-
-def _cut(block: bytes) -> tuple[bytes, bytes]:
-    """The whole lines, and the rest; a carriage return at its end may be half a line end."""
-    last = max(block.rfind(b"\n"), block.rfind(b"\r", 0, max(len(block) - 1, 0)))
-    return block[: last + 1], block[last + 1 :]
+    return find_line_end(read, piece.begin - 1, piece.range_end, encoding)

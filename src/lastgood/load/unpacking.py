@@ -35,6 +35,7 @@ def open_input(file: InputFile) -> Iterator[Read]:
     """What reads a file; of one that is packed the index has to be there.
 
     Raises:
+        RuntimeError: it is not.
         StorageError: it cannot be read (subclasses).
     """
     location = parse_location(file.location)
@@ -42,6 +43,14 @@ def open_input(file: InputFile) -> Iterator[Read]:
     if not file.is_packed:
         yield lambda begin, limit: read_part(storage, location, begin=begin, limit=limit) or b""
         return
+    if file.unpacked == 0:  # of which there is no index
+        yield lambda *_: b""
+        return
+    if not locate_index(file).exists():
+        raise RuntimeError(
+            f"the index of {file.location}, which is packed, is not on this machine: the tasks that read packed files"
+            " have to run where the load was begun"
+        )
     seekable = SeekableFile(storage, location, file.size)
     with _find_packing(location).open(seekable, locate_index(file)) as unpacked:
 

@@ -173,6 +173,7 @@ class Child:
         """End the command and all it started at once, with SIGKILL."""
         with self._lock, contextlib.suppress(OSError):
             self._control.send(guard.KILL_NOW)
+        self.send(signal.SIGCONT)  # to the guard, should somebody have stopped it: we would wait for ever
         ending = self.wait()
         return ending or CommandEnd(None, "SIGKILL")
 
@@ -215,7 +216,7 @@ class Child:
         found = False
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(_MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                if process.environ().get(_MARK) == self._mark and not _is_over(process):
                     found = True
                     # Safe: only what this command has started bears this mark, which was drawn at random; and psutil
                     # signals nobody who has got the id of another since.
@@ -228,6 +229,10 @@ class Child:
             with contextlib.suppress(OSError):
                 os.close(self._report)
             self._report = -1
+
+
+def _is_over(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_ZOMBIE and not guard.has_threads_left(process.pid)
 
 
 class _Reports:

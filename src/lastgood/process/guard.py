@@ -55,9 +55,17 @@ def _list_parents() -> dict[int, int]:
                 # The name in the second field may hold spaces and brackets: count from its end.
                 with open(f"/proc/{entry}/stat", "rb") as stream:  # noqa: PTH123 - pathlib takes as long as Python itself
                     fields = stream.read().rpartition(b")")[2].split()
-                if fields[0] != b"Z":
+                if fields[0] != b"Z" or has_threads_left(int(entry)):
                     parents[int(entry)] = int(fields[1])
     return parents
+
+
+def has_threads_left(pid: int) -> bool:
+    """Whether threads of a process live whose first one has ended: killed, each still ends the call that it is in."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - as above
+    except OSError:
+        return False
 
 
 def list_descendants(ancestor: int) -> set[int]:

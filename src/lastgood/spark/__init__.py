@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from lastgood.errors import ExtraMissingError
 
 if TYPE_CHECKING:
-    from lastgood.session import chunks, keep_running, load, rebuild
+    from lastgood.session.keeping import keep_running
+    from lastgood.session.loading import chunks, load
+    from lastgood.session.rebuilding import rebuild
     from lastgood.spark.kafka import read_kafka
     from lastgood.spark.recorder import Recorder
     from lastgood.spark.stale_code import guard
@@ -19,12 +21,12 @@ __all__ = ["Recorder", "chunks", "guard", "keep_running", "load", "read_kafka", 
 
 _PLACES = {
     "Recorder": "lastgood.spark.recorder:Recorder",
-    "chunks": "lastgood.session:chunks",
+    "chunks": "lastgood.session.loading:chunks",
     "guard": "lastgood.spark.stale_code:guard",
-    "keep_running": "lastgood.session:keep_running",
-    "load": "lastgood.session:load",
+    "keep_running": "lastgood.session.keeping:keep_running",
+    "load": "lastgood.session.loading:load",
     "read_kafka": "lastgood.spark.kafka:read_kafka",
-    "rebuild": "lastgood.session:rebuild",
+    "rebuild": "lastgood.session.rebuilding:rebuild",
     "state": "lastgood.spark.state_frame:state",
 }
 

@@ -16,6 +16,7 @@ from pyspark.sql import types as st
 
 from lastgood.frozen import dataclass
 from lastgood.load.encoding import ENCODING
+from lastgood.load.quoting import find_separator
 from lastgood.spark.load_forms import PlainForm, find_form
 
 ROWS_MAX: Final = 10_000
@@ -143,7 +144,7 @@ def find_plain_columns(schema: st.StructType, options: Mapping[str, str], zone: 
     """
     forms = [find_form(field.dataType, zone) for field in schema.fields]
     found = [form for form in forms if form is not None]
-    separator = options.get("sep", options.get("delimiter", ","))
+    separator = find_separator(options)
     is_told_twice = options.keys() >= {"sep", "delimiter"}
     others = options.items() - _QUOTING
     is_plain = {name for name, _ in others} <= _OPTIONS and separator in _SEPARATORS and not is_told_twice

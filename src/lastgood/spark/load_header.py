@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from lastgood.load.encoding import encode_as_utf8, find_codec
-from lastgood.load.ranges import LINE_ENDS
+from lastgood.load.encoding import find_encoding
+from lastgood.load.quoting import find_separator
 from lastgood.load.specification import InputFile
 from lastgood.load.unpacking import open_input
 from lastgood.spark.load_forms import PlainForm, find_form
+from lastgood.storage.reading import parse_location
 
 _LONGEST = 1024 * 1024
 _SHOWN = 60
@@ -32,8 +33,8 @@ def find_false_header(
         options: Those of Spark's reader.
         zone: The time zone of the session.
     """
-    separator = options.get("sep", options.get("delimiter", ","))
-    if options.get("header", "").lower() != "true" or len(separator) != 1:
+    separator = find_separator(options)
+    if options.get("header", "").lower() != "true" or not separator:
         return None
     forms = {}
     for at, field in enumerate(columns):
@@ -42,10 +43,16 @@ def find_false_header(
             forms[at] = form
     for file in files if forms else ():
         line = _read_header(file, options)
-        values = next(csv.reader([line], delimiter=separator), [])
+        values = _cut(line, separator)
         if len(values) == len(columns) and _is_record(values, forms, columns.fieldNames()):
             return f"{file.location}: {line[:_SHOWN]}"
     return None
+
+
+def _cut(line: str, separator: str) -> list[str]:
+    if len(separator) > 1:
+        return line.split(separator)
+    return next(csv.reader([line], delimiter=separator), [])
 
 
 def _is_record(values: list[str], forms: Mapping[int, PlainForm], names: list[str]) -> bool:
@@ -62,6 +69,6 @@ def _read_header(file: InputFile, options: Mapping[str, str]) -> str:
     """The last line before the first record: blank ones and comments may stand before it."""
     with open_input(file) as read:
         passed = read(max(0, file.begins - _LONGEST), min(file.begins, _LONGEST))
-    text = encode_as_utf8(passed, find_codec(options)).decode(errors="replace")
-    ends = "".join(each.decode() for each in LINE_ENDS)
-    return text.removeprefix("\ufeff").rstrip(ends).replace("\r", "\n").rpartition("\n")[2]
+        encoding = find_encoding(options, read, parse_location(file.location))
+    text = passed.decode(encoding.codec, errors="replace")
+    return text.removeprefix("\ufeff").rstrip("\r\n").replace("\r", "\n").rpartition("\n")[2]

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from lastgood.failures.classify import classify_causes
 from lastgood.failures.lack import TRANSIENT, explain_lack
 from lastgood.journal.lease import is_newest
 from lastgood.load.begun import read_begun, read_end, read_planned
-from lastgood.load.encoding import ENCODING
+from lastgood.load.encoding import ENCODING, find_encoding, has_two_bytes
 from lastgood.load.kept import ChunkCount, keep_count, keep_spec, locate_kept, read_counts
 from lastgood.load.others import find_other_load
 from lastgood.load.position import LoadPosition
@@ -36,6 +37,7 @@ from lastgood.load.quoting import MULTI_LINE, are_multi_line
 from lastgood.load.ranges import begin_of, find_end_of_chunk
 from lastgood.load.row_groups import open_row_groups, read_footer
 from lastgood.load.specification import InputFile, LoadFormat, LoadSpec, ParseMode
+from lastgood.load.unpacking import open_input
 from lastgood.notes import read_json
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.files.folders import escape_pattern
@@ -245,8 +247,11 @@ class Job:
         source = LoadReader(self.make_options(schema))
         begin = begin_of(spec.files)
         end = find_end_of_chunk(spec.files, begin, _LOOKED_AT, source.reader.find_end)
-        if _has_plain(source, begin, end):
-            return  # which is not corrupt
+        try:
+            if _has_plain(source, begin, end):
+                return  # which is not corrupt
+        except RuntimeError as error:  # what a task would say of it
+            raise LoadRefusedError("failed", str(error)) from error
         rows, is_corrupt = self.parse(self.read_range(begin, end, schema), schema)
         ((looked, corrupt),) = rows.agg(*count_rows(is_corrupt)).collect()
         if corrupt == looked >= _RECORDS_LEAST:
@@ -325,8 +330,18 @@ class Job:
         reader = self.spark.read.options(**spec.options).option("mode", spec.mode.value)
         if spec.infers:
             reader = reader.option("inferSchema", "true")
+        if has_two_bytes(spec.options):
+            return reader.csv(self._read_all_lines().rdd.map(itemgetter(0))).schema
         paths = [escape_pattern(each.location) for each in self._list_unread()]
         return reader.csv(paths).schema if spec.form is LoadFormat.CSV else reader.json(paths).schema
+
+    def _read_all_lines(self) -> DataFrame:
+        """Those of all files that are not read yet, with their headers."""
+        files = [_take_header(each, self.spec.options) for each in self._list_unread()]
+        span = {"start": begin_of(files), "end": LoadPosition(len(files) - 1, files[-1].length)}
+        told = {name: json.dumps(position.to_json()) for name, position in span.items()}
+        named = {"files": json.dumps([each.to_json() for each in files])}
+        return self.spark.read.format(NAME).options(**self.make_options(StructType()), **told).options(**named).load()
 
     def _find_row_columns(self) -> StructType:
         """The columns of Parquet files, which all have to be those of the first of them, but for what came since."""
@@ -524,6 +539,13 @@ def _has_plain(source: LoadReader, begin: LoadPosition, end: LoadPosition) -> bo
     """Whether a record between two positions is plain."""
     batches = (source.read_piece(each.piece) for each in source.list_partitions(begin, end))
     return any(map(is_plain, itertools.chain.from_iterable(batches)))
+
+
+def _take_header(file: InputFile, options: Mapping[str, str]) -> InputFile:
+    """A file that is read from its first line on."""
+    with open_input(file) as read:
+        mark = find_encoding(options, read, parse_location(file.location)).mark
+        return replace(file, begins=len(mark) if read(0, len(mark)) == mark else 0)
 
 
 def _read_columns_of_rows(spark: SparkSession, file: InputFile) -> StructType:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.csv
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lastgood.load.encoding import encode_as_utf8, find_codec
+from lastgood.load.encoding import find_encoding
 from lastgood.load.quoting import Quoting, are_multi_line, find_quoting
 from lastgood.load.ranges import Piece, cut_anywhere, find_line_end, read_lines
 from lastgood.load.row_groups import list_begins, open_row_groups
 from lastgood.load.specification import InputFile
+from lastgood.load.text import TextEncoding
 from lastgood.load.unpacking import Read, open_input
 from lastgood.notes import read_json
 from lastgood.spark.load_columns import LINE, PlainColumns, find_plain_columns, make_line_batches
@@ -58,7 +59,6 @@ class LineReader:
 
     def __init__(self, columns: StructType, plain: PlainColumns | None, options: Mapping[str, str]) -> None:
         self.columns, self.plain, self.options = columns, plain, options
-        self.codec = find_codec(options)
         self.lines_schema = _LINES if plain is None else plain.schema
 
     def find_schema(self) -> StructType:
@@ -69,7 +69,7 @@ class LineReader:
         """Where the line ends."""
         del begin
         with open_input(file) as read:
-            return find_line_end(read, position, file.length)
+            return find_line_end(read, position, file.length, self._find_encoding(file, read))
 
     def cut(self, file: InputFile, piece: Piece, size: int) -> Iterable[Piece]:
         """Anywhere."""
@@ -79,8 +79,12 @@ class LineReader:
     def read(self, file: InputFile, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The lines that begin in it."""
         with open_input(file) as read:
-            for lines in read_lines(piece, read):
-                yield from self.split(encode_as_utf8(lines, self.codec))
+            encoding = self._find_encoding(file, read)
+            for lines in read_lines(piece, read, encoding):
+                yield from self.split(encoding.to_utf8(lines))
+
+    def _find_encoding(self, file: InputFile, read: Read) -> TextEncoding:
+        return find_encoding(self.options, read, parse_location(file.location))
 
     def split(self, lines: bytes) -> Iterator[pa.RecordBatch]:
         """Many lines."""

@@ -21,13 +21,14 @@ from lastgood.journal.lease import is_newest
 from lastgood.load.input_files import is_as_it_was
 from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.quoting import IrregularError
-from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, list_pieces
+from lastgood.load.ranges import LongLineError, Piece, begin_of, find_end_of_chunk, list_pieces
 from lastgood.load.specification import Bound, InputFile
+from lastgood.load.text import NotTextError
 from lastgood.notes import read_json
 from lastgood.spark.load_columns import LINE
 from lastgood.spark.load_readers import find_reader
 from lastgood.spark.piece_files import FILE, PieceFile, write_piece
-from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
 NAME = "lastgood"
@@ -101,20 +102,25 @@ class LoadReader:
         """
         file = self.files[piece.file]
         location = parse_location(file.location)
-        if not is_as_it_was(open_storage(location), location, file):
-            raise RuntimeError(f"{file.location} was changed while it was loaded")
+        _require_unchanged(file, location)
         try:
             yield from self._give(self.reader.read(file, piece))
         except EOFError as error:
             raise RuntimeError(f"{file.location} was cut off while it was loaded") from error
-        except IrregularError as error:
+        except (IrregularError, LongLineError, NotTextError) as error:
             raise RuntimeError(f"{file.location}: {error}") from error
+        _require_unchanged(file, location)  # else what was read may be of two files
 
     def _give(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What is read, or what is left of it once plain records are written."""
         if self.into is None:
             return batches
         return write_piece(batches, PieceFile(self.into, self.reader.columns.fieldNames(), self.codec, self.umask))
+
+
+def _require_unchanged(file: InputFile, location: Location) -> None:
+    if not is_as_it_was(open_storage(location), location, file):
+        raise RuntimeError(f"{file.location} was changed while it was loaded")
 
 
 class LoadStream(LoadReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -456,12 +456,21 @@ class FsspecStorage:
         return b""
 
     def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
-        """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file."""
+        """At most `limit` bytes of a file from byte `begin` on; None if there is no such file."""
         if not begin:
             return self.read(file, limit=limit)
-        content = self._ask(
-            file, lambda: self.filesystem.cat_file(format_fsspec_path(file), start=begin, end=begin + limit)
-        )
+        if limit <= 0:  # a range that ends before it begins is none: S3 gives the whole object for it
+            return b""
+        path = format_fsspec_path(file)
+        try:
+            content = self._ask(file, lambda: self.filesystem.cat_file(path, start=begin, end=begin + limit))
+        except StorageError as error:
+            if is_unreachable(error.__cause__):
+                raise
+            entry = self.stat(file)
+            if entry is not None and (entry.size is None or begin < entry.size):
+                raise
+            return None if entry is None else b""  # behind its end, which object stores refuse
         if content is None:
             return None
         return bytes(content)

@@ -32,7 +32,7 @@ from lastgood.spark.agent.fit import CODE_SUFFIX
 from lastgood.spark.agent.restarts import ANSWER_SUFFIX, ENDED_SUFFIX, QUIET_SECONDS, START
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.agent_folder import put_answer, put_kept
-from lastgood.supervise.driver_java import is_driver_java
+from lastgood.supervise.driver_java import is_driver_java, is_java
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
 from lastgood.supervise.session_restarts import DeadQuery
@@ -49,6 +49,8 @@ _RECORD_SECONDS = 15.0
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
 _HINDERED_AFTER_SECONDS = 30.0
+_LACKING_SECONDS = 300.0
+"""For so long queries that none may stand by for need not run before that is told."""
 _PROGRESS = b'{"kind":"progress"'
 """Nearly all lines begin like this, and none of them tells why something ended."""
 
@@ -87,6 +89,7 @@ class Agents:
         self._gone_since: dict[str, float] = {}
         self._death: str | None = None
         self._hindered_since: float | None = None
+        self._lacking_since: float | None = None
         self._ended_since: dict[str, float] = {}
         self._restarted_at: dict[str | None, float] = {}
 
@@ -96,7 +99,7 @@ class Agents:
         self._beats.clear()
         self._running.clear()
         self._gone_since.clear()
-        self._hindered_since = None
+        self._hindered_since = self._lacking_since = None
         self._ended_since.clear()
         self._restarted_at.clear()
 
@@ -150,19 +153,33 @@ class Agents:
             processes: All that the command has started, with itself.
         """
         drivers = list(filter(_has_queries, self._drivers()))
+        running = {self._name(str(query.checkpoint)) for driver in drivers for query in driver.queries}
+        self._note_lack(set(checkpoints) - running)
         if not drivers:
             return False, None
         because = _find_hindrance(drivers, processes)
+        if because is not None:
+            return True, because
+        because = _find_seeming_hindrance(drivers[0], processes)
         if because is None:
             self._hindered_since = None
         elif self._hindered_since is None:  # in the middle of a start it looks as if nobody had stood before that
             self._hindered_since = self._clock()
         if self._hindered_since is not None and self._clock() - self._hindered_since >= _HINDERED_AFTER_SECONDS:
             return True, because
-        running: set[str] = set()
-        for driver in drivers:
-            running |= {self._name(str(query.checkpoint)) for query in driver.queries}
         return because is None and running >= set(checkpoints), None
+
+    def _note_lack(self, lacking: Collection[str]) -> None:
+        """Tell, once, of queries that are watched and that no agent sees: while they do not run none stands by."""
+        if not lacking:
+            self._lacking_since = None
+            return
+        if self._lacking_since is None:
+            self._lacking_since = self._clock()
+        if self._clock() - self._lacking_since >= _LACKING_SECONDS:
+            self._lacking_since = math.inf
+            sentence = f"no driver stands by yet: nobody has seen the query of {min(lacking)} start in a Python of the"
+            self._untold.append(_make_noticed("STANDBY_WAITS", f"{sentence} command on this machine"))
 
     def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
@@ -378,19 +395,25 @@ def _has_queries(driver: Driver) -> bool:
 
 
 def _find_hindrance(drivers: Sequence[Driver], processes: Sequence[psutil.Process]) -> str | None:
-    """Why the starts of queries of a command could not be held back in another process of it; None: they could."""
+    """Why the starts of queries of a command could not be held back in another process of it; None: nothing is seen."""
     if len(drivers) > 1:
         return "several Python processes of the command start queries"
-    (driver,) = drivers
-    if not driver.is_classic:
+    if not drivers[0].is_classic:
         return "a client of Spark Connect has no driver of its own to keep warm"
+    if sum(map(is_driver_java, processes)) > 1:
+        return "the command runs more than one Spark, and starts queries in the other as well, as far as anybody knows"
+    return None
+
+
+def _find_seeming_hindrance(driver: Driver, processes: Sequence[psutil.Process]) -> str | None:
+    """The same of what may look so for a moment."""
     runs, pids = {query.run_id for query in driver.queries}, {each.pid for each in processes}
     if driver.has_unheld or not runs <= set(driver.held):
         return "a query of the command was started in another way than by Python's DataStreamWriter"
     if driver.host != socket.gethostname() or driver.pid not in pids:
         return "its driver is no process below this one, so that nobody would see it dead"
-    if sum(map(is_driver_java, processes)) > 1:
-        return "the command runs more than one Spark, and starts queries in the other as well, as far as anybody knows"
+    if sum(map(is_java, processes)) > 1:
+        return "the command runs another Java as well, and starts queries in it, as far as anybody knows"
     return None
 
 

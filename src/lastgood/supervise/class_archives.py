@@ -129,6 +129,8 @@ class ClassArchives:
         of = json.dumps([name, *launch.command])
         self._seen = self._folder / f"run-{hashlib.sha256(of.encode()).hexdigest()[:16]}.json"
         self._used: Path | None = None
+        self._lent: Path | None = None
+        """What the last driver that stands by was told of."""
         self._is_passed_over = False
         self._is_refused = False
         self._is_settled = False
@@ -150,8 +152,8 @@ class ClassArchives:
 
     def complete(self, env: Mapping[str, str]) -> Mapping[str, str]:
         """The same for the start of a driver that stands by."""
-        archive = None if self._is_passed_over else self._find()
-        return env if archive is None else name_archive(archive, env)
+        self._lent = None if self._is_passed_over else self._find()
+        return env if self._lent is None else name_archive(self._lent, env)
 
     def confirm(self, processes: Sequence[psutil.Process]) -> bool:
         """See `ArchivePlace`."""
@@ -196,7 +198,7 @@ class ClassArchives:
     def give_way(self, *, has_moved: bool) -> None:
         """See `ArchivePlace`."""
         # Whatever has ended it: one start without it tells whether the archive has to do with it.
-        self._is_passed_over = self._used is not None and not has_moved
+        self._is_passed_over = not has_moved and (self._used or self._lent) is not None
         if self._job is not None:
             self._drop(self._job)
             self._put_off()

@@ -88,14 +88,20 @@ class DriverJava(JsonValue):
         return next(filter(_is_full_folder, self.list_parts()), None)
 
 
+def is_java(process: psutil.Process) -> bool:
+    """Whether it is a Java that may do anything: Spark's scripts start one before it, which only tells them how."""
+    try:
+        return process.name() == "java" and _LAUNCHER not in process.cmdline()
+    except psutil.Error:
+        return False  # it has ended
+
+
 def is_driver_java(process: psutil.Process) -> bool:
     """Whether it is the Java of a driver."""
     try:
-        words = process.cmdline()
-        # Spark's scripts start another one before it, which only tells them how.
-        return process.name() == "java" and MAIN in words and _LAUNCHER not in words
+        return is_java(process) and MAIN in process.cmdline()
     except psutil.Error:
-        return False  # it has ended
+        return False
 
 
 def find_driver_java(processes: Sequence[psutil.Process]) -> psutil.Process | None:

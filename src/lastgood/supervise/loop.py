@@ -37,6 +37,8 @@ _CALM_POLL_SECONDS = 1.0
 _CALM_LOOK_SECONDS = 2.0
 """Once a query has committed a batch of this run: what is seen in its logs from then on, nobody waits for."""
 _IDLE_LOOK_SECONDS = 2.0
+_LET_GO_SECONDS = 120.0
+"""How long a driver that was let go at its first start may take until that was tried: one that hangs helps nobody."""
 _IDLE_AFTER_SECONDS = 60.0
 """How long a run that has nothing to commit goes on before the next start is made ready beside it."""
 
@@ -209,6 +211,8 @@ class Supervisor:
         self._restarted_at: dict[str, float] = {}
         self._began_at = 0.0
         self._way = COLD
+        self._starts_by: float | None = None
+        """Until when a driver that was let go at its first start has to have tried it."""
         self._next_idle = 0.0
         self._noticed_seconds: float | None = None
 
@@ -353,6 +357,7 @@ class Supervisor:
         else:
             child, output, self._way = taken.child, taken.output, STANDBY
             self._began_at = time.time()
+        self._starts_by = time.monotonic() + _LET_GO_SECONDS if taken is not None and taken.is_at_gate else None
         self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
@@ -527,12 +532,22 @@ class Supervisor:
             stall = self._stalls.find_stalled()
         else:
             stall = Stall(self._dead[0], find_cause("", self._dead[1], show_data=self._policy.show_data))
-        self._stall = stall or self._strayed()
+        self._stall = stall or self._strayed() or self._find_silent_standby()
         if self._stall is None:
             return None
         because = self._stall.cause.line or "the query has ended, and its driver goes on"
         self._tell(events.Stalled(at=time.time(), checkpoint=self._stall.checkpoint, because=because))
         return signal.SIGTERM
+
+    def _find_silent_standby(self) -> Stall | None:
+        """That the driver that was let go does nothing: it stands still, or its Java does."""
+        if self._agent is None or self._starts_by is None or time.monotonic() < self._starts_by:
+            return None
+        self._starts_by = None
+        if self._agent.has_started():
+            return None
+        told = f"the driver that stood by was let go, and has started no query in {_LET_GO_SECONDS:g} s"
+        return Stall(next(iter(self._watches)), Cause(line=told))
 
     def _strayed(self) -> Stall | None:
         if self._care is not None:

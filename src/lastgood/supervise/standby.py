@@ -43,6 +43,8 @@ _READY_SECONDS = 900.0
 _AGAIN_SECONDS = 10.0
 """How long after one that was ended the next begins; it doubles with each that was never taken."""
 _AGAIN_SECONDS_MAX = 1800.0
+GATE = SITE_FOLDER / "sitecustomize.py"
+"""What each Python finds first, and what holds its queries back: one that does not find it is a second driver."""
 _READ_BY_JAVA = (".conf", ".egg", ".jar", ".properties", ".py", ".whl", ".xml", ".zip")
 
 
@@ -73,6 +75,8 @@ class Taken:
     child: Child
     output: Output
     waited_seconds: float
+    is_at_gate: bool
+    """Whether its first start was waiting already, so that it has nothing else to do."""
 
 
 @dataclass(slots=True)
@@ -141,6 +145,7 @@ class Standbys:
         self._memory_max = memory_max
         self._start_file = start_file
         self._complete = complete
+        self._gate = GATE.read_bytes()
         self._one: _Standby | None = None
         self._ending: list[threading.Thread] = []
         self._failures = 0
@@ -194,7 +199,7 @@ class Standbys:
             self._notice("STANDBY_NOT_TAKEN", f"the driver that stood by cannot be let go ({error.strerror})")
             return None
         self._one = None
-        return Taken(one.child, one.output, time.monotonic() - one.began)
+        return Taken(one.child, one.output, time.monotonic() - one.began, is_at_gate=one.note is not None)
 
     def give_up(self) -> None:
         """See `StandbyPlace`."""
@@ -212,7 +217,11 @@ class Standbys:
         """Start one, if that can be done now."""
         try:
             make_private(self._folder)
-            code = self._copy_agent()
+            site = self._copy_agent() / SITE_FOLDER.name
+            hindrance = self._find_hindrance(site)
+            if hindrance is not None:
+                self.refuse(hindrance)
+                return None
             # A name that nobody had: in a folder of an earlier one the gate may stand open.
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
             output = Output(self._log)
@@ -220,11 +229,16 @@ class Standbys:
             self._put_off("STANDBY_ENDED", f"no driver stands by: {error}")
             return None
         named, start = self._identify_named(), self._read_start_file()
-        path = self._launch.env.get("PYTHONPATH", "").replace(str(SITE_FOLDER), str(code / SITE_FOLDER.name))
+        entries = self._list_python_path()
+        entries[entries.index(str(SITE_FOLDER))] = str(site)
         try:
             child = Child(
                 self._launch.command,
-                env={**self._complete(self._launch.env), FOLDER_VARIABLE: str(folder), "PYTHONPATH": path},
+                env={
+                    **self._complete(self._launch.env),
+                    FOLDER_VARIABLE: str(folder),
+                    "PYTHONPATH": os.pathsep.join(entries),
+                },
                 cwd=self._cwd,
                 output=output.write_end,
                 grace_seconds=self._grace_seconds,
@@ -246,6 +260,23 @@ class Standbys:
             # Safe: the folder is of this run alone, and nobody else makes this name.
             (draft / "agent").replace(code)
         return code
+
+    def _find_hindrance(self, site: Path) -> str | None:
+        """Why a Python of the command would not come to the gate; None: each does that comes to ours."""
+        if os.pathsep in str(site):
+            return f"the path of its agent has a {os.pathsep} in it ({site}; XDG_STATE_HOME moves it)"
+        if str(SITE_FOLDER) not in self._list_python_path():
+            return "the agent is not on the PYTHONPATH of the command"
+        try:
+            copied = (site / GATE.name).read_bytes()
+        except FileNotFoundError:
+            copied = b""
+        if copied != self._gate:
+            return f"the copy of its agent is not whole ({site / GATE.name}), or lastgood was installed anew meanwhile"
+        return None
+
+    def _list_python_path(self) -> list[str]:
+        return self._launch.env.get("PYTHONPATH", "").split(os.pathsep)
 
     def _find_fault(self, one: _Standby) -> tuple[str, str] | None:
         """Why it cannot take the place of the first, as condition and sentence; None: it can."""

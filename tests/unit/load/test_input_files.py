@@ -58,6 +58,26 @@ def test_what_is_no_plain_text_is_refused(tmp_path: Path, name: str, content: by
     assert found in (refused.value.found or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "header", "begins"),
+    [("\ufeffa\r\n\u0a00b\r\n", "true", 8), ("\ufeffa\n", "false", 2), ("a\n\u4e00\n", "true", 4)],
+)
+def test_first_record_of_two_bytes_a_character_comes_behind_them_too(
+    tmp_path: Path, text: str, header: str, begins: int
+) -> None:
+    file = tmp_path / "in.csv"
+    file.write_bytes(text.encode("utf-16-le"))
+    found = look(file, encoding="UTF-16LE", header=header)
+    assert (found.begins, found.is_ended) == (begins, True)
+
+
+def test_half_a_character_at_the_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_bytes(b"a\0\n")
+    with pytest.raises(UsageError, match="midst of a character"):
+        look(file, encoding="UTF-16LE")
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nothing.csv"):
         with pytest.raises(UsageError, match="no such file"):

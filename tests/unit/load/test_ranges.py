@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lastgood.load import ranges
+from lastgood.load.encoding import find_encoding
 from lastgood.load.input_files import look_at_file
 from lastgood.load.position import LoadPosition, read_position
 from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, find_line_end, list_pieces, read_lines
 from lastgood.load.specification import InputFile, LoadFormat
+from lastgood.load.text import UTF_8, TextEncoding
 from lastgood.load.unpacking import Read
 from lastgood.storage.reading import LocalStorage, parse_location, read_part
 from lastgood.values import ShapeError
@@ -25,12 +27,18 @@ CONTENT = st.lists(st.sampled_from([b"a", b"bb", b"\n", b"\r", b"\r\n", b"x" * 4
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
-def look(folder: Path, contents: list[bytes]) -> list[InputFile]:
+TEXT = st.lists(
+    st.sampled_from(["a", "\u0a00", "\u0d0a\u0a0d", "\U0001f600", "\n", "\r", "\r\n", "\u4e00"]), max_size=60
+)
+LINE_OF_TEXT = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+
+
+def look(folder: Path, contents: list[bytes], options: dict[str, str] | None = None) -> list[InputFile]:
     found = []
     for number, content in enumerate(contents):
-        file = folder / f"{number}.txt"
+        file = folder / f"{number}.csv"
         file.write_bytes(content)
-        found.append(look_at_file(STORAGE, parse_location(str(file)), LoadFormat.TEXT, {}))
+        found.append(look_at_file(STORAGE, parse_location(str(file)), LoadFormat.CSV, options or {}))
     return found
 
 
@@ -39,22 +47,26 @@ def open_bytes(file: InputFile) -> Read:
     return lambda begin, limit: read_part(STORAGE, location, begin=begin, limit=limit) or b""
 
 
-def find_end(file: InputFile, begin: int, position: int) -> int:
-    del begin
-    return find_line_end(open_bytes(file), position, file.size, step=3)
+def make_finder(encoding: TextEncoding = UTF_8) -> Callable[[InputFile, int, int], int]:
+    """What finds the end of a line, in small steps."""
+
+    def find_end(file: InputFile, begin: int, position: int) -> int:
+        del begin
+        return find_line_end(open_bytes(file), position, file.size, encoding, step=3 * encoding.unit)
+
+    return find_end
 
 
-def read_all(files: list[InputFile], chunk: int | None, tasks: int) -> list[bytes]:
-    """The lines, as the batches of a load read them."""
-    at, lines = begin_of(files), []
+def read_all(files: list[InputFile], chunk: int | None, tasks: int, encoding: TextEncoding = UTF_8) -> list[bytes]:
+    """The lines, many at once, as the batches of a load read them."""
+    at, blocks = begin_of(files), []
     while True:
-        end = find_end_of_chunk(files, at, chunk, find_end)
+        end = find_end_of_chunk(files, at, chunk, make_finder(encoding))
         assert at <= end
         for piece in list_pieces(files, at, end, tasks):
-            for block in read_lines(piece, open_bytes(files[piece.file])):
-                lines += LINE.findall(block)
+            blocks += read_lines(piece, open_bytes(files[piece.file]), encoding)
         if end == at:
-            return lines
+            return blocks
         at = end
 
 
@@ -71,12 +83,36 @@ def test_every_line_comes_once_and_whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "BLOCK", block)
         patch.setattr(ranges, "_SMALLEST", 1)
-        assert read_all(files, chunk, tasks) == [line for content in contents for line in LINE.findall(content)]
+        lines = [line for block in read_all(files, chunk, tasks) for line in LINE.findall(block)]
+    assert lines == [line for content in contents for line in LINE.findall(content)]
+
+
+@given(
+    texts=st.lists(TEXT.map("".join), min_size=1, max_size=3),
+    name=st.sampled_from(["UTF-16LE", "UTF-16BE"]),
+    chunk=st.one_of(st.none(), st.integers(1, 50)),
+    tasks=st.integers(1, 4),
+    block=st.integers(1, 20),
+)
+def test_so_does_every_line_of_two_bytes_a_character(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], name: str, chunk: int | None, tasks: int, block: int
+) -> None:
+    options = {"encoding": name}
+    files = look(tmp_path_factory.mktemp("load"), [each.encode(name) for each in texts], options)
+    encoding = find_encoding(options, lambda *_: b"", parse_location(files[0].location))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "BLOCK", block * encoding.unit)
+        patch.setattr(ranges, "_SMALLEST", 1)
+        blocks = read_all(files, chunk, tasks, encoding)
+    lines = [line for each in blocks for line in LINE_OF_TEXT.findall(encoding.to_utf8(each).decode())]
+    assert lines == [line for text in texts for line in LINE_OF_TEXT.findall(text)]
 
 
 def test_a_chunk_ends_with_the_line_that_its_last_byte_is_in(tmp_path: Path) -> None:
     (file,) = look(tmp_path, [b"aaa\nbbb\r\nccc"])
-    ends = [find_end_of_chunk([file], LoadPosition(0, 0), most, find_end).position for most in (1, 4, 5, 8, 9, 10, 99)]
+    ends = [
+        find_end_of_chunk([file], LoadPosition(0, 0), most, make_finder()).position for most in (1, 4, 5, 8, 9, 10, 99)
+    ]
     assert ends == [4, 4, 9, 9, 9, 12, 12]
 
 
@@ -92,7 +128,7 @@ def test_what_is_cut_has_to_be_all_of_it_and_no_more(tmp_path: Path, cut: Callab
 
 def test_a_chunk_goes_on_in_the_next_file(tmp_path: Path) -> None:
     files = look(tmp_path, [b"a\n", b"", b"b\nc\n"])
-    ends = [find_end_of_chunk(files, LoadPosition(0, 0), most, find_end) for most in (1, 2, 3, 100, None)]
+    ends = [find_end_of_chunk(files, LoadPosition(0, 0), most, make_finder()) for most in (1, 2, 3, 100, None)]
     assert ends == [LoadPosition(1, 0), LoadPosition(1, 0), LoadPosition(2, 2), LoadPosition(2, 4), LoadPosition(2, 4)]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lastgood.process import guard
 from lastgood.process.child import Child, CommandEnd, CommandNotFoundError
 
 DEADLINE_SECONDS = 20
@@ -261,3 +263,39 @@ def test_signals_after_the_end_are_no_error() -> None:
     assert child.stop() == CommandEnd(0, None)
     assert child.kill() == CommandEnd(0, None)
     assert child.processes() == []
+
+
+LEADERLESS = """
+    import ctypes, os, sys, threading, time
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print(os.getpid(), file=open(sys.argv[1], "a"), flush=True)
+    ctypes.CDLL(None).syscall(60, 0)  # the first thread alone ends, as it may where all are killed
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="a system call of Linux on x86-64"
+)
+def test_a_process_whose_first_thread_has_ended_is_not_over(tmp_path: Path) -> None:
+    with Child(python(LEADERLESS, str(tmp_path / "pid"))) as child:
+        pid = int(await_line(tmp_path / "pid"))
+        process = psutil.Process(pid)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert guard.has_threads_left(pid)
+        assert pid in guard.list_descendants(os.getpid())
+        assert child.ending is None
+        child.kill()
+        assert not guard.has_threads_left(pid)
+
+
+def test_one_whose_guard_was_stopped_can_be_killed(tmp_path: Path) -> None:
+    with Child(
+        python("import os, sys, time\nopen(sys.argv[1], 'w').write('x\\n')\ntime.sleep(600)", str(tmp_path / "begun"))
+    ) as child:
+        await_line(tmp_path / "begun")
+        psutil.Process(child.pid).parent().suspend()
+        child.kill()
+        await_gone(child.pid)

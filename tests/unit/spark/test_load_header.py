@@ -31,6 +31,9 @@ def find(file: Path, content: bytes, columns: dict[str, DataType], **options: st
         (b"1;a;2026-03-01;true\r\n2;b;;\r\n", TYPED, {"sep": ";"}, "1;a;2026-03-01;true"),
         (b"1,a\xe4,,\r2,b,,\r", TYPED, {"encoding": "ISO-8859-1"}, "1,aä,,"),
         (b"1,a,,", TYPED, {}, "1,a,,"),
+        (b"1||a||2026-03-01||true\n", TYPED, {"sep": "||"}, "1||a||2026-03-01||true"),
+        (b"1\ta\t\t\n", TYPED, {"sep": "\\t"}, "1\ta\t\t"),
+        ("\ufeff1,ä,,\n2,b,,\n".encode("utf-16-le"), TYPED, {"encoding": "UTF-16"}, "1,ä,,"),
         (b"x,2020,2021\n", YEARS, {}, "x,2020,2021"),
     ],
 )
@@ -52,7 +55,6 @@ def test_a_record_is_told_where_a_header_should_be(
         (b",,,\n", TYPED, {}),
         (b"", TYPED, {}),
         (b"name,2020,2021\n", {**YEARS, "y2021": StringType()}, {}),
-        (b"1||a||2026-03-01||true\n", TYPED, {"sep": "||"}),
         (b"1,a,2026-03-01,true\n", TYPED, {"header": "false"}),
     ],
 )

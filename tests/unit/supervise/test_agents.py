@@ -16,6 +16,7 @@ from lastgood.spark.agent.files import encode_records
 from lastgood.spark.agent.fit import KEPT_FILE
 from lastgood.spark.kept_code import NOTHING_KEPT
 from lastgood.storage.reading import Location
+from lastgood.supervise import agents as agents_module
 from lastgood.supervise.agents import Agents
 
 FAILURE = RecordedFailure(message="out")
@@ -95,6 +96,27 @@ def test_none_stands_by_where_a_start_might_not_be_held_back(
         found = agents.judge_standby(["/chk/a"], [psutil.Process()])
         now[0] += 60
     assert because in str(found[1])
+
+
+def test_another_spark_is_seen_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents_module, "is_driver_java", lambda _: True)
+    agents = Agents(tmp_path)
+    agents.begin()
+    beat(tmp_path, os.getpid(), "/chk/a", held=["0"], host=socket.gethostname())
+    assert "more than one Spark" in str(agents.judge_standby(["/chk/a"], [psutil.Process()] * 2)[1])
+
+
+def test_that_none_stands_by_is_told_once_where_a_query_does_not_run(tmp_path: Path) -> None:
+    now = [0.0]
+    agents = Agents(tmp_path, clock=lambda: now[0])
+    agents.begin()
+    told = []
+    for _ in range(5):
+        assert agents.judge_standby(["/chk/a"], [psutil.Process()]) == (False, None)
+        told += agents.notices()
+        now[0] += 200
+    (notice,) = told
+    assert (notice.condition, "/chk/a" in notice.sentence) == ("STANDBY_WAITS", True)
 
 
 def test_the_newest_start_of_a_query_counts(tmp_path: Path) -> None:

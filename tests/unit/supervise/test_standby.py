@@ -45,7 +45,7 @@ class Kept:
         self.holds: list[int] = []
         (folder / "app.py").write_text(textwrap.dedent(code))
         (folder / "read.txt").write_text("as it was")
-        note, path = options.pop("note", "{}"), str(options.pop("path", ""))
+        note, path = options.pop("note", "{}"), str(options.pop("path", SITE_FOLDER))
         launch = Launch(
             (sys.executable, str(folder / "app.py")), {**os.environ, "NOTE": str(note), "PYTHONPATH": path}, None, None
         )
@@ -229,6 +229,36 @@ def test_the_gate_of_another_is_never_its_own(make: Callable[..., Kept]) -> None
     second.await_waiting()
     assert taken.child.wait(SECONDS) is not None
     assert second.take() is not None
+
+
+@pytest.mark.parametrize(
+    ("damage", "because"),
+    [
+        (lambda gate: gate.unlink(), "is not whole"),
+        (lambda gate: gate.write_text(""), "is not whole"),
+    ],
+)
+def test_none_waits_whose_gate_is_not_there(
+    make: Callable[..., Kept], damage: Callable[[Path], object], because: str
+) -> None:
+    kept = make()
+    kept.await_waiting()
+    damage(kept.folder / "agent" / "code" / "site" / "sitecustomize.py")
+    kept.standbys.give_up()
+    kept.wait(lambda: kept.noticed == ["STANDBY_IMPOSSIBLE"])
+    assert because in str(kept.events[-1])
+    assert not list((kept.folder / "agent").glob("standby-*/*.ready.json"))
+
+
+def test_none_waits_where_python_would_not_come_to_the_gate(make: Callable[..., Kept], tmp_path: Path) -> None:
+    kept = make(path="/elsewhere")
+    kept.wait(lambda: kept.noticed == ["STANDBY_IMPOSSIBLE"])
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    split = Kept(folder)
+    split.wait(lambda: split.noticed == ["STANDBY_IMPOSSIBLE"])
+    assert "has a : in it" in str(split.events[-1])
+    assert kept.take() is split.take() is None
 
 
 def test_the_agent_that_one_begins_with_is_a_copy(make: Callable[..., Kept], tmp_path: Path) -> None:

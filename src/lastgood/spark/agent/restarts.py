@@ -280,10 +280,10 @@ class Restarts:
             raise RuntimeError(f"query {run.query_id} is not started again in its driver: {unsettled}")
         _find_context(run.start).setLocalProperties(run.start.properties)
         new = run.start.again()
-        if str(new.id) != run.query_id or run.is_stopped:
-            new.stop()
-            raise RuntimeError(f"query {run.query_id} was stopped, or is another one by now")
-        attempt.java = run.query._jsq = new._jsq  # noqa: SLF001
+        _require_wanted(run, new)
+        run.query._jsq = new._jsq  # noqa: SLF001
+        _require_wanted(run, new)  # whoever has stopped it before that has met the old run
+        attempt.java = new._jsq  # noqa: SLF001
         known = self._runs.get(str(new.runId))
         if known is not None:
             known.query = run.query
@@ -411,6 +411,13 @@ def _find_left(until: float | None) -> float | None:
     if until is None:
         return None
     return max(0.0, until - time.monotonic())
+
+
+def _require_wanted(run: _Run, new: Any) -> None:
+    """See that a new run is one of the same query, and that the application has not stopped it meanwhile."""
+    if str(new.id) != run.query_id or run.is_stopped:
+        new.stop()
+        raise RuntimeError(f"query {run.query_id} was stopped, or is another one by now")
 
 
 def _is_quiet(run: _Run) -> bool:

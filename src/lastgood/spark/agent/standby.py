@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .driver import FILE, FOLDER_VARIABLE, report_trouble
-from .read_files import ReadFiles, find_files_of_java
+from .read_files import ReadFiles, find_files_of_java, identify_file
 
 PREFIX = "standby-"
 """Begins the name of the folder of a standby, which lies in that of the agent. The variable that names the agent's
@@ -27,6 +27,9 @@ QUERY_NAME = "lastgood-standby"
 _LOOK_SECONDS = 0.01
 _QUERIES_SECONDS = 1.0
 """How often it is looked whether a query runs in Java after all."""
+_APART_SECONDS = 10.0
+"""Executors that are no threads of the driver notice its death by themselves, and may end a task meanwhile: nothing is
+begun beside that, as little as by a new driver, which takes as long."""
 _EXIT_CODE = 70
 _read_files = ReadFiles()
 
@@ -56,6 +59,8 @@ class Gate:
         self._folder = folder
         self._lock = threading.Lock()
         self._is_open = False
+        self._is_apart = False
+        """Whether executors are processes of their own."""
 
     def __call__(self, session: Any, writer: Any, path: str | None) -> None:
         """Wait until the gate is open; returns at once when it has been opened.
@@ -78,13 +83,13 @@ class Gate:
         from .sessions import is_connect  # noqa: PLC0415 - what only those need who wait
         from .warming import Warming  # noqa: PLC0415
 
-        if self._has_been_opened():  # while the application was coming here
-            return
         if is_connect(session):
             self._refuse("a client of Spark Connect has no driver of its own to keep warm")
         context = session.sparkContext
-        for file in find_files_of_java(session):
-            _read_files.add(file)
+        self._is_apart = not context.master.startswith("local") or context.master.startswith("local-")
+        _note_files_of_java(session)
+        if self._has_been_opened():  # while the application was coming here
+            return
         told = {
             "master": context.master,
             "cores": context.defaultParallelism,
@@ -106,6 +111,9 @@ class Gate:
 
     def _pass(self) -> None:
         """See that it is still made of what is so, and be a driver like any other from now on."""
+        if self._is_apart:
+            opened_at = (self._folder / OPEN).stat().st_mtime
+            time.sleep(max(0.0, opened_at + _APART_SECONDS - time.time()))
         changed = _read_files.find_changed()
         if changed is not None:
             raise RuntimeError(f"{changed} has changed since it was read")
@@ -122,6 +130,22 @@ class Gate:
             stream.write(json.dumps({"pid": os.getpid(), **facts}))
         # Safe: it is what this process tells of itself, and what is told now holds instead of what was told before.
         draft.replace(self._folder / f"{os.getpid()}{READY_SUFFIX}")
+
+
+def _note_files_of_java(session: Any) -> None:
+    """Note down what Java has read before anybody could look: none of it may be another one since it began.
+
+    Raises:
+        RuntimeError: one is, and nobody knows which of both Java has read.
+    """
+    java = session._jvm.java.lang  # noqa: SLF001 - Python's session does not tell of its process
+    began_ns = int(java.management.ManagementFactory.getRuntimeMXBean().getStartTime()) * 1_000_000
+    fetched = os.path.join(str(java.System.getProperty("java.io.tmpdir")), "spark-")  # noqa: PTH118 - a prefix
+    for path in find_files_of_java(session):
+        _read_files.add(path)
+        identity = identify_file(path)
+        if identity is not None and identity[-1] > began_ns and not path.startswith(fetched):
+            raise RuntimeError(f"{path} has changed since Java began")
 
 
 def list_own(session: Any) -> list[Any]:

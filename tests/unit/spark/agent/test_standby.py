@@ -28,6 +28,21 @@ class DataStreamWriter:
     def start(self, path=None): print("started", flush=True)
     toTable = start
 """
+IN_SESSION = """
+import os, time
+from types import SimpleNamespace as Some
+conf = os.environ["CONF"]
+system = Some(getProperty=lambda name: conf if name == "java.class.path" else "/nowhere")
+bean = Some(getStartTime=lambda: int(os.environ.get("BEGAN_MS", time.time() * 1000 + 1000)))
+java = Some(lang=Some(System=system, management=Some(ManagementFactory=Some(getRuntimeMXBean=lambda: bean))))
+context = Some(master=os.environ.get("MASTER", "local[2]"), getConf=lambda: {})
+class DataStreamWriter:
+    _spark = Some(_jvm=Some(java=java), sparkContext=context)
+    def option(self, key, value): return self
+    options = queryName = option
+    def start(self, path=None): print("started", flush=True)
+    toTable = start
+"""
 APP = """
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 try:
@@ -54,6 +69,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
             "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(tmp_path / "lib")]),
             "LASTGOOD_AGENT_DIR": str(tmp_path / "standby-1"),
             "PATH": os.environ["PATH"],
+            "CONF": str(tmp_path / "conf"),
             **env,
         }
         return subprocess.Popen([sys.executable, tmp_path / "app.py"], env=told, stdout=subprocess.PIPE, text=True)
@@ -79,9 +95,29 @@ def test_it_ends_where_it_cannot_be_held_back(run: Callable[..., Any], tmp_path:
 def test_where_the_gate_is_open_it_is_a_driver_like_any_other(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "standby-1").mkdir()
     (tmp_path / "standby-1" / OPEN).touch()
-    process = run()
+    process = run(IN_SESSION)
     told, _ = process.communicate(timeout=SECONDS)
     assert (process.returncode, told) == (0, "started\nwent on\n")
+
+
+def test_beside_executors_that_may_go_on_it_waits_a_while(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "standby-1").mkdir()
+    (tmp_path / "standby-1" / OPEN).touch()
+    app = f"from _lastgood_agent import standby\nstandby._APART_SECONDS = 1.0\n{APP}\nimport time\nprint(time.time())"
+    told, _ = run(IN_SESSION, app, MASTER="spark://host:7077").communicate(timeout=SECONDS)
+    *_, ended = told.splitlines()
+    assert float(ended) >= (tmp_path / "standby-1" / OPEN).stat().st_mtime + 1.0
+
+
+def test_what_has_changed_since_java_began_ends_it(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "standby-1").mkdir()
+    (tmp_path / "standby-1" / OPEN).touch()
+    (tmp_path / "conf").write_text("newer")
+    process = run(IN_SESSION, BEGAN_MS=str(int(time.time() * 1000) - 60_000))
+    told, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, told) == (70, "")
+    (trouble,) = (tmp_path / "standby-1").glob("*.trouble.txt")
+    assert f"{tmp_path / 'conf'} has changed since Java began" in trouble.read_text()
 
 
 def test_what_has_changed_while_it_came_to_the_gate_ends_it(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -89,6 +125,7 @@ def test_what_has_changed_while_it_came_to_the_gate_ends_it(run: Callable[..., A
     (tmp_path / "standby-1" / OPEN).touch()
     (tmp_path / "config").write_text("old")
     process = run(
+        IN_SESSION,
         app=f"""
 from pathlib import Path
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -96,7 +133,7 @@ config = Path({str(tmp_path / "config")!r})
 config.read_text()
 config.write_text("newer")
 DataStreamWriter().start()
-"""
+""",
     )
     told, _ = process.communicate(timeout=SECONDS)
     assert (process.returncode, told) == (70, "")
