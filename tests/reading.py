@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.storage.reading import LocalStorage, Location, parse_location
+from lastgood.storage.reading import LocalStorage, Location, Storage, parse_location, read_part
 
 CASES = Path(__file__).parent / "corpus" / "cases"
 ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
@@ -24,6 +25,18 @@ def read_files(folder: Path | str) -> dict[str, bytes]:
     """What every file below a folder holds, by its path from there."""
     root = Path(folder)
     return {each.relative_to(root).as_posix(): each.read_bytes() for each in root.rglob("*") if each.is_file()}
+
+
+PARTED = {"in.csv": b"id,name\n1,a\n2,b", "empty.csv": b""}
+"""Files of which `require_parts` reads parts."""
+
+
+def require_parts(storage: Storage, folder: Location) -> None:
+    """Each part of a file is what it is of one on a disk, also at its end, behind it, and of no length."""
+    for name, begin, limit in itertools.product(PARTED, (0, 1, 14, 15, 16), (0, 1, 5, 100)):
+        part = read_part(storage, folder / name, begin=begin, limit=limit)
+        assert part == PARTED[name][begin : begin + limit], (name, begin, limit)
+    assert read_part(storage, folder / "nowhere", begin=3, limit=1) is None
 
 
 def read(root: Path, **options: int) -> Checkpoint:

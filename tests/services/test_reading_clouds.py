@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from answering import SENSELESS, Server
 from emulators import ACCOUNT, BUCKET, CONTAINER, KEY, WRONG_KEY, Azurite, FakeGcs
+from reading import PARTED, require_parts, write
 from trips import fewest
 from verbs import ANSWER_SECONDS, CASES, FEW_VERBS, LASTGOOD, ROUND_TRIPS_MAX, Say, run, without_local_disk
 
@@ -88,6 +89,13 @@ def test_every_verb_says_there_what_it_says_of_the_folder(
     here = without_local_disk(say(str(folder)))
     assert {code for code, _, _ in here} <= {0, 1, 21, 40, 64}
     assert without_local_disk(say(target)) == here
+
+
+def test_a_part_of_a_file_is_what_it_is_on_a_disk(
+    emulator: Emulator, put: Callable[[Path], str], tmp_path: Path
+) -> None:
+    write(tmp_path / "parts", PARTED)
+    require_parts(storage_of(emulator), parse_location(put(tmp_path / "parts")))
 
 
 def test_a_folder_that_is_not_there_is_no_checkpoint(emulator: Emulator, say: Say) -> None:

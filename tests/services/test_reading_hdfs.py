@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from reading import PARTED, require_parts, write
 from trips import fewest
 from verbs import (
     ANSWER_SECONDS,
@@ -137,6 +138,13 @@ def test_a_lost_checkpoint_comes_back_as_on_a_disk(
     assert back
     assert contents(storage, target) == back
     assert say(target, [["status"], ["inspect"]]) == say(str(folder), [["status"], ["inspect"]])
+
+
+def test_a_part_of_a_file_is_what_it_is_on_a_disk(
+    hdfs: HdfsCluster, put: Callable[[Path], str], tmp_path: Path
+) -> None:
+    write(tmp_path / "parts", PARTED)
+    require_parts(storage_of(hdfs), parse_location(put(tmp_path / "parts")))
 
 
 def test_a_folder_that_is_not_there_is_no_checkpoint(hdfs: HdfsCluster, say: Say) -> None:

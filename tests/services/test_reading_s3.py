@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import fsspec
 import pytest
+from reading import PARTED, require_parts, write
 from trips import fewest
 from verbs import (
     ANSWER_SECONDS,
@@ -110,6 +111,11 @@ def test_an_empty_object_as_marker_of_a_folder_is_no_file(s3: S3Server, say: Say
     for folder in ("", "offsets/", "commits/", "sources/", "sources/0/"):
         storage.filesystem.call_s3("put_object", Bucket="lake", Key=f"{key.removeprefix('lake/')}/{folder}", Body=b"")
     assert say(target) == before
+
+
+def test_a_part_of_a_file_is_what_it_is_on_a_disk(s3: S3Server, put: Callable[[Path], str], tmp_path: Path) -> None:
+    write(tmp_path / "parts", PARTED)
+    require_parts(open_storage(parse_location("s3a://lake/x"), s3.options), parse_location(put(tmp_path / "parts")))
 
 
 def test_a_folder_that_is_not_there_is_no_checkpoint(say: Say) -> None:

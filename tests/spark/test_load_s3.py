@@ -150,6 +150,18 @@ def test_table_on_s3_gets_each_record_once(
     assert storage.stat(parse_location(undone["kept"]) / "checkpoint/metadata") is not None
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_of_a_file_on_s3_the_last_record_comes_once_whatever_is_behind_it(lake: str, tmp_path: Path, end: str) -> None:
+    file = f"{lake}/in.csv"
+    open_writable(parse_location(lake)).write(parse_location(file), f"id,name\n1,a\n2,b{end}".encode())
+    words = ["load", file, "--to", f"delta:{tmp_path / 'table'}", "--option", "header=true", "--format", "json"]
+    assert run_load([*words, "--schema", "id INT, name STRING"])["rows"] == 2
+    assert DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("id").to_pylist() == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": "b"},
+    ]
+
+
 @contextlib.contextmanager
 def stopped(process: subprocess.Popen[bytes], chance: Random) -> Iterator[None]:
     """It and all that it has started sleep, and wake in any order."""

@@ -457,10 +457,10 @@ class FsspecStorage:
 
     def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
         """At most `limit` bytes of a file from byte `begin` on; None if there is no such file."""
-        if not begin:
-            return self.read(file, limit=limit)
         if limit <= 0:  # a range that ends before it begins is none: S3 gives the whole object for it
             return b""
+        if not begin:
+            return self.read(file, limit=limit)
         path = format_fsspec_path(file)
         try:
             content = self._ask(file, lambda: self.filesystem.cat_file(path, start=begin, end=begin + limit))
@@ -492,7 +492,7 @@ class FsspecStorage:
 
 
 def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> bytes | None:
-    """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file.
+    """At most `limit` bytes of a file from byte `begin` on; None if there is no such file.
 
     Raises:
         StorageError: as `Storage.read`.
