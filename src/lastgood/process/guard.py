@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 KILL_NOW = b"K"
 """What the owner writes into CONTROL to have everything killed at once."""
@@ -32,7 +33,8 @@ HOLD = b"H"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_POLL_SECONDS = 0.02
+_POLL_SECONDS, _PAUSE_SECONDS = (0.002, 0.005, 0.01), 0.02
+"""Before the first looks, and before all others: what ends at once is seen at once."""
 _DESCRIPTORS_AT_ONCE = 16
 
 
@@ -88,6 +90,12 @@ def _signal_all(pids: set[int], signum: int) -> None:
             # Safe: it was just seen below this guard. Its id is not given to another process before it has ended and
             # was collected, and then only after all the other ids, one after the other.
             os.kill(pid, signum)
+
+
+def _list_pauses() -> Iterator[float]:
+    yield from _POLL_SECONDS
+    while True:
+        yield _PAUSE_SECONDS
 
 
 class Guard:
@@ -159,13 +167,15 @@ class Guard:
         if gently and left:
             _signal_all(left, signal.SIGTERM)
             deadline = time.monotonic() + self._grace_seconds
+            pauses = _list_pauses()
             while left and time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
+                time.sleep(next(pauses))
                 self._reap()
                 left = list_descendants(me)
+        pauses = _list_pauses()
         while left:  # again, since a process can fork between our look and our signal
             _signal_all(left, signal.SIGKILL)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(next(pauses))
             self._reap()
             left = list_descendants(me)
 
@@ -194,3 +204,4 @@ class Guard:
 
 if __name__ == "__main__":
     Guard(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])).run(sys.argv[4:])
+    os._exit(0)  # the owner waits: Python would take its time to take itself apart
