@@ -1,4 +1,5 @@
-"""How long a query is away: `python benchmarks/recovering.py`; `restarts`, `first` or `session` does one part of it.
+"""How long a query is away: `python benchmarks/recovering.py`; `restarts`, `first` or `session` does one part of it,
+and with one of the latter `stateless` or `kafka` one of both queries.
 
 Prints one JSON object; exit code 1 if over budget. First what `lastgood run` itself takes between an end and the next
 start: a real broker and a Delta table are asked before each, of a query whose mirror holds ten thousand batches. Then
@@ -10,6 +11,7 @@ At last the query of a session fails, which is kept running there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import statistics
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -41,11 +44,11 @@ from lastgood.settings.config import ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
-from lastgood.supervise.events import Ended, Event, Noticed, Repaired, StandingBy, Started
-from lastgood.supervise.loop import Supervisor
+from lastgood.supervise.events import Ended, Event, Repaired, Started
 from lastgood.supervise.session_restarts import LEAST_SECONDS
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 
+QUERIES = {"stateless", "kafka"}
 BATCHES = 10_000
 KEPT = 100
 """Batches that Spark leaves in its logs."""
@@ -61,6 +64,8 @@ BUDGET_RATIO = 1.05
 BUDGET_ARCHIVE = 0.8
 BUDGET_STANDBY = 0.15
 BUDGET_SESSION = 0.3
+OPTIONS = {STANDBY: "standby = true", ARCHIVE: "class_archive = true", BESIDE: "restart_in_session = true"}
+LASTGOOD = Path(sys.executable).with_name("lastgood")
 POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
 STATELESS = """
 import sys
@@ -247,30 +252,25 @@ def back(watch: LogWatch, fail: Callable[[], None]) -> float:
 
 
 class Supervised:
-    """A command under `run`, in a thread."""
+    """A command under `lastgood run`, as a person types it."""
 
     def __init__(self, folder: Path, command: list[str], env: dict[str, str], *, way: str) -> None:
-        query = ConfiguredQuery(name="rows", checkpoint=str(folder))
-        pipeline = Pipeline(
-            name=f"benchmark-{folder.name}",
-            command=tuple(command),
-            queries=(query,),
-            env=env,
-            policy=POLICY,
-            standby=way == STANDBY,
-            class_archive=way == ARCHIVE,
-            restart_in_session=way == BESIDE,
-        )
-        prepared = replace(prepare(pipeline), log=folder.with_suffix(".log"))
-        (self.watch,) = prepared.watches.values()
+        config = folder.with_suffix(".toml")
+        config.write_text(f"""
+[pipeline.{folder.name}]
+command = {json.dumps(command)}
+{OPTIONS.get(way, "")}
+policy = {{ max_attempts = 1000, same_batch = 100000, restart_within = "1000d", backoff = "1ms" }}
+[pipeline.{folder.name}.query.rows]
+checkpoint = "{folder}"
+""")
+        self.watch = LogWatch(parse_location(str(folder)))
         self._way = way
-        self._checkpoint = str(folder)
-        self._events: list[Event] = []
-        self._supervisors: list[Supervisor] = []
-        self._thread = threading.Thread(
-            target=lambda: supervise(prepared, tell=self._events.append, on_supervisor=self._supervisors.append)
-        )
-        self._thread.start()
+        self._events = folder.with_suffix(".events")
+        run = [str(LASTGOOD), "run", f"--config={config}", "--format=json", "--first-start"]
+        told = {**os.environ, **env, "XDG_STATE_HOME": str(folder.with_suffix(".state"))}
+        with self._events.open("wb") as events:
+            self._process = subprocess.Popen(run, env=told, stdout=events, stderr=subprocess.STDOUT)
 
     def await_ready(self) -> None:
         """Wait until it has committed some batches, and until what is to help it is there."""
@@ -278,27 +278,32 @@ class Supervised:
         while not self._is_ready():
             time.sleep(0.05)
 
+    def _list_events(self) -> list[dict[str, Any]]:
+        if self._process.poll() is not None:
+            sys.exit(self._events.read_text())
+        return [json.loads(line) for line in self._events.read_text().splitlines() if line.startswith("{")]
+
     def _is_ready(self) -> bool:
-        last = [each for each in self._events if isinstance(each, Started | StandingBy)][-1]
-        is_made = any(isinstance(each, Noticed) and each.condition == "CLASS_ARCHIVE_MADE" for each in self._events)
+        events = self._list_events()
+        last = [each for each in events if each["event"] in ("started", "standing_by")][-1]
+        is_made = any(each.get("condition") == "CLASS_ARCHIVE_MADE" for each in events)
         if self._way == ARCHIVE:
-            return is_made or (isinstance(last, Started) and last.way == ARCHIVE)
-        return self._way != STANDBY or isinstance(last, StandingBy)
+            return is_made or last.get("way") == ARCHIVE
+        return self._way != STANDBY or last["event"] == "standing_by"
 
     def kill(self) -> None:
         """Kill the driver."""
-        child = self._supervisors[0].child
-        assert child is not None
-        os.kill(child.pid, signal.SIGKILL)
+        pid: int = [each["pid"] for each in self._list_events() if each["event"] == "started"][-1]
+        os.kill(pid, signal.SIGKILL)
 
     @property
-    def guards(self) -> list[psutil.Process]:
-        """What the command and the one that waits run below."""
-        return [each for each in psutil.Process().children() if self._checkpoint in each.cmdline()]
+    def process(self) -> psutil.Process:
+        """What runs all of it."""
+        return psutil.Process(self._process.pid)
 
     def stop(self) -> None:
-        self._supervisors[0].stop()
-        self._thread.join()
+        self._process.terminate()
+        self._process.wait()
 
 
 def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: str) -> list[Figure]:
@@ -329,7 +334,7 @@ def to_first_batch(folder: Path, name: str, app: str, jars: list[Path], *more: s
                 for each in supervised.values():  # so that nothing is made ready beside another one's turn
                     each.await_ready()
                 await_batches(hand_watch)
-                others = [each for other, run in supervised.items() if other != way for each in run.guards]
+                others = [run.process for other, run in supervised.items() if other != way]
                 if way == HAND:
                     with stopped(others):
                         took = back(hand_watch, by_hand.restart)
@@ -381,7 +386,7 @@ def in_session(folder: Path, name: str, app: str, jars: list[Path], *more: str) 
             await_batches(watches[way])
             others = [psutil.Process(run.pid) for other, run in runs.items() if other != way]
             if way != BESIDE:
-                others += beside.guards
+                others.append(beside.process)
             with stopped(others):
                 times[way].append(back(watches[way], fails[way]))
             print(f"{name}, {way}: {times[way][-1]:.2f} s", file=sys.stderr)
@@ -422,25 +427,30 @@ def produce(broker: KafkaBroker) -> Iterator[None]:
         thread.join()
 
 
-def measure_both(folder: Path, measure: Callable[..., list[Figure]]) -> list[Figure]:
+def measure_each(folder: Path, queries: set[str], measure: Callable[..., list[Figure]]) -> list[Figure]:
     """A query without state, and one from Kafka with state into Delta."""
     java = find_java(os.environ)
     sets = fetch_jars(["broker", "spark"], java=java, progress=lambda _: None)
-    figures = measure(folder / "stateless", "stateless", STATELESS, [])
+    figures = []
+    if "stateless" in queries:
+        figures = measure(folder / "stateless", "stateless", STATELESS, [])
+    if "kafka" not in queries:
+        return figures
     with KafkaBroker(folder / "kafka", java=java, jars=sets["broker"]) as broker, produce(broker):
         jars = list(sets["spark"])
         return figures + measure(folder / "stateful", "Kafka, state, Delta", STATEFUL, jars, broker.bootstrap)
 
 
 def main() -> int:
-    parts = sys.argv[1:] or ["restarts", "first", "session"]
+    queries = QUERIES & {*sys.argv[1:]} or QUERIES
+    parts = {*sys.argv[1:]} - QUERIES or {"restarts", "first", "session"}
     with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as name:
         folder = Path(name)
         figures = restarting(folder / "restarts") if "restarts" in parts else []
         if "first" in parts:
-            figures += measure_both(folder / "first", to_first_batch)
+            figures += measure_each(folder / "first", queries, to_first_batch)
         if "session" in parts:
-            figures += measure_both(folder / "session", in_session)
+            figures += measure_each(folder / "session", queries, in_session)
     return print_figures(figures)
 
 
