@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,16 @@ CASES = {
     "packed": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 40), options={"header": "true"}, packing="gz"),
     "packed by bzip2": Case(b"id,at\r\n" + b"\r\n".join([ROW] * 20_000), options={"header": "true"}, packing="bz2"),
     "packed and empty": Case(b"", packing="gz"),
+    "packed and empty, with a header": Case(b"", options={"header": "true"}, packing="gz"),
     "packed objects": Case(b"\n".join([OBJECT] * 5), "jsonl", packing="gz"),
     "packed, and found out": Case(b"id,v\n1,1.5\n", schema=None, options={"header": "true"}, infers=True, packing="gz"),
     "quotes": Case(b'1,,"a,b",1.5\n2,,"a ""b""",1\n3,,a"b,2\n4,,"open,3\n5,,"a" b,1\n6,,"a\\"b",1\n7,,"",\n8,,\'\',\n'),
     "quotes over lines": Case(b'1,,"a\nb",1.5\n2,,c,1\n'),
     "other signs": Case(b"1|x|'a|b'|1,5\n2|y|'a~'b'|2\n", options={"sep": "|", "quote": "'", "escape": "~"}),
+    "tabs, spelled": Case(b"1\t\ta\t1.5\n2\t2026-03-01\tb\n", options={"sep": "\\t"}),
+    "a name that other files begin with": Case(
+        b"ORCID,name\n1,a\n", schema="ORCID int, name string", options={"header": "true"}
+    ),
     "two signs": Case(b"1||x||a|b||1.5\n", options={"sep": "||"}),
     "blanks": Case(b" 1 , , a ,1.5 , 2026-03-01 ,1.1,true \n"),
     "blanks left out": Case(
@@ -155,11 +160,12 @@ def compare_load(
     way: str = "file",
     *,
     twins: Sequence[Path] = (),
+    read_with: Mapping[str, str] | None = None,
     **asked: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the job of a load has told of these files; the rows of its table, and those of Spark's own reader.
 
-    Of their twins, if there are any, which have the same text in UTF-8.
+    Of their twins, if there are any, which have the same text, with options of its own, if it has any.
     """
     version, kind = WAYS[way]
     form, locations = LoadFormat(asked["form"]), [parse_location(str(each)) for each in files]
@@ -190,8 +196,8 @@ def compare_load(
         for each in spec.files:
             locate_index(each).unlink(missing_ok=True)
     names = [escape_pattern(str(each)) for each in twins or files]
-    if twins:
-        asked["options"] = {name: value for name, value in asked["options"].items() if name not in ENCODING}
+    if read_with is not None:
+        asked["options"] = read_with
     return told, spark.call(APP, "read", question=question, files=names, mode=mode.value, zone=zone, **asked)
 
 
@@ -262,10 +268,42 @@ def test_so_they_are_where_each_record_is_a_chunk(compare: Any, name: str, way: 
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE"])
+@pytest.mark.parametrize(
+    ("encoding", "mode", "way"),
+    [
+        ("UTF-16", ParseMode.PERMISSIVE, "file"),
+        ("UTF-16LE", ParseMode.DROPMALFORMED, "delta"),
+        ("UTF-16BE", ParseMode.FAILFAST, "file"),
+    ],
+)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if is_utf8(case)])
-def test_text_of_two_bytes_is_read_as_in_utf8(sparks: Sparks, tmp_path: Path, name: str, encoding: str) -> None:
-    require_rows_of_twin(sparks, tmp_path, CASES[name], encoding)
+def test_text_of_two_bytes_is_read_as_in_utf8(
+    sparks: Sparks, tmp_path: Path, name: str, encoding: str, mode: ParseMode, way: str
+) -> None:
+    require_rows_of_twin(sparks, tmp_path, CASES[name], encoding, mode, way)
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE"])
+def test_so_spark_reads_it_where_it_reads_a_file_whole(sparks: Sparks, tmp_path: Path, encoding: str) -> None:
+    """As long as no line is blank, and no record has more than one."""
+    text = '\ufeffid,name,at\r\n1,日本,2026-03-01\r\n2,"\U0001f600, ""x""",\r\n3,\u0d00\u0a00,x\r\n'
+    case = Case(text.encode(), schema="id int, name string, at date", options={"header": "true"})
+    files, _ = encode_twice(tmp_path, case, encoding, 1)
+    options = {**case.options, "encoding": encoding}
+    told, found = compare_load(
+        sparks,
+        tmp_path,
+        files[:1],
+        ParseMode.PERMISSIVE,
+        1,
+        read_with={**options, "multiLine": "true"},
+        form="csv",
+        schema=case.schema,
+        options=options,
+        infers=False,
+    )
+    assert (told["error"], found["error"]) == (None, None)
+    assert found["loaded"] == found["expected"]
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16BE"])
@@ -275,16 +313,25 @@ def test_so_is_some_of_it(sparks: Sparks, tmp_path: Path, encoding: str) -> None
     require_rows_of_twin(sparks, tmp_path, case, encoding)
 
 
-def require_rows_of_twin(sparks: Sparks, folder: Path, case: Case, encoding: str) -> None:
+def require_rows_of_twin(
+    sparks: Sparks,
+    folder: Path,
+    case: Case,
+    encoding: str,
+    mode: ParseMode = ParseMode.PERMISSIVE,
+    way: str = "file",
+) -> None:
     options = case.options | {"encoding": encoding}
     for chunk in (1 << 20, max(2, len(case.content) // 3), 1):
         if chunk == 1 and len(case.content.splitlines()) > 12:
             continue
         files, twins = encode_twice(folder, case, encoding, chunk)
         asked = {"form": case.form, "schema": case.schema, "options": options, "infers": case.infers}
-        told, found = compare_load(sparks, folder, files, ParseMode.PERMISSIVE, chunk, twins=twins, **asked)
+        asked |= {"way": way, "twins": twins, "read_with": case.options}
+        told, found = compare_load(sparks, folder, files, mode, chunk, **asked)
         assert (told["error"] is None) == (found["error"] is None), (chunk, told, found)
-        assert found["loaded"] == found["expected"], (chunk, told, found)
+        if found["error"] is None:
+            assert found["loaded"] == found["expected"], (chunk, told, found)
 
 
 def require_same_rows(compare: Any, case: Case, mode: ParseMode, way: str = "file", chunks: Sequence[int] = ()) -> None:

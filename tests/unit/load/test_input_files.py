@@ -48,6 +48,8 @@ def test_first_record_comes_behind_mark_and_header(
         ("in.csv.gz", b"a\n", "a name that ends in .gz"),
         ("in.csv", b"PAR1", "Parquet"),
         ("in.csv", b"\xff\xfea\x00", "UTF-16"),
+        ("in.csv", b"\xff\xfe\x00\x00a\x00\x00\x00", "UTF-32"),
+        ("in.csv", b"ORC\x0a\x08ORC\x17", "ORC"),
     ],
 )
 def test_what_is_no_plain_text_is_refused(tmp_path: Path, name: str, content: bytes, found: str) -> None:
@@ -69,6 +71,19 @@ def test_first_record_of_two_bytes_a_character_comes_behind_them_too(
     file.write_bytes(text.encode("utf-16-le"))
     found = look(file, encoding="UTF-16LE", header=header)
     assert (found.begins, found.is_ended) == (begins, True)
+
+
+def test_a_carriage_return_at_the_end_may_be_half_a_line_end(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_bytes(b"a\r")
+    assert not look(file).is_ended
+
+
+def test_four_bytes_are_not_two(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_bytes(b"\xff\xfe\x00\x00a\x00\x00\x00")
+    with pytest.raises(UsageError, match="not in this encoding"):
+        look(file, encoding="UTF-16")
 
 
 def test_half_a_character_at_the_end_is_refused(tmp_path: Path) -> None:

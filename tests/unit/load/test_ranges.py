@@ -15,7 +15,15 @@ from lastgood.load import ranges
 from lastgood.load.encoding import find_encoding
 from lastgood.load.input_files import look_at_file
 from lastgood.load.position import LoadPosition, read_position
-from lastgood.load.ranges import Piece, begin_of, find_end_of_chunk, find_line_end, list_pieces, read_lines
+from lastgood.load.ranges import (
+    LongLineError,
+    Piece,
+    begin_of,
+    find_end_of_chunk,
+    find_line_end,
+    list_pieces,
+    read_lines,
+)
 from lastgood.load.specification import InputFile, LoadFormat
 from lastgood.load.text import UTF_8, TextEncoding
 from lastgood.load.unpacking import Read
@@ -106,6 +114,16 @@ def test_so_does_every_line_of_two_bytes_a_character(
         blocks = read_all(files, chunk, tasks, encoding)
     lines = [line for each in blocks for line in LINE_OF_TEXT.findall(encoding.to_utf8(each).decode())]
     assert lines == [line for text in texts for line in LINE_OF_TEXT.findall(text)]
+
+
+@pytest.mark.parametrize("content", [b"a" * 40, b"a\n" + b"b" * 25 + b"\nc\n"])
+def test_a_line_that_would_be_held_whole_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(ranges, "LINE_MOST", 20)
+    monkeypatch.setattr(ranges, "BLOCK", 8)
+    with pytest.raises(LongLineError, match="more than 20 bytes"):
+        read_all(look(tmp_path, [content]), None, 1)
 
 
 def test_a_chunk_ends_with_the_line_that_its_last_byte_is_in(tmp_path: Path) -> None:
