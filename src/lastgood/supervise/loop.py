@@ -37,7 +37,7 @@ _CALM_POLL_SECONDS = 1.0
 _CALM_LOOK_SECONDS = 2.0
 """Once a query has committed a batch of this run: what is seen in its logs from then on, nobody waits for."""
 _IDLE_LOOK_SECONDS = 2.0
-_LET_GO_SECONDS = 120.0
+_LET_GO_SECONDS = 300.0
 """How long a driver that was let go at its first start may take until that was tried: one that hangs helps nobody."""
 _IDLE_AFTER_SECONDS = 60.0
 """How long a run that has nothing to commit goes on before the next start is made ready beside it."""
