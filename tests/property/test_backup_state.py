@@ -269,6 +269,21 @@ def test_other_file_in_its_place_is_never_overwritten(tmp_path: Path) -> None:
     assert read_files(tmp_path / "chk") == before
 
 
+def test_snapshot_that_is_newer_than_the_backup_is_not_left_to_be_loaded_one_day(tmp_path: Path) -> None:
+    target = take(tmp_path)
+    create(target, state=True)
+    stale = find_needed(target).with_name("999.snapshot")
+    stale.write_bytes(b"of a future that was lost")
+    for log in ("offsets", "commits"):
+        shutil.rmtree(tmp_path / "chk" / log)
+    before = read_files(tmp_path / "chk")
+    with pytest.raises(CheckpointNotEmptyError, match="newer than the backup"):
+        restore(target, source="last")
+    assert read_files(tmp_path / "chk") == before
+    stale.unlink()
+    restore(target, source="last")
+
+
 def test_checksum_of_a_file_that_is_gone_is_not_held_against_the_one_that_comes_back(tmp_path: Path) -> None:
     target = take(tmp_path)
     create(target, state=True)

@@ -64,7 +64,11 @@ class Query:
         for batch in range(committed if shown is None else shown + 1):
             self.write(batch)
         facts = {str(n): {"earliest": 0, "latest": 100} for n in range(2)}
-        told = {"bootstrap": "broker:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": facts}}}
+        told = {
+            "bootstrap": "broker:9092",
+            "captured_at_ms": 1,
+            "topics": {"orders": {"partitions": facts, "config": {"cleanup.policy": "delete"}}},
+        }
         (folder / "kafka.json").write_text(json.dumps(told))
 
     def write(self, batch: int, rows: int = 3) -> None:

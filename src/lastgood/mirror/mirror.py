@@ -16,7 +16,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -499,10 +499,12 @@ def _compute_digest(copy: Copy) -> bytes:
 def _read_mirror_files(
     storage: Storage, folder: Location, days: int | None, from_ms: int | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file, of which a few are read ahead."""
+    """Name and content of each file, of which a few are read ahead.
+
+    A writer puts parts into a file of the day, and removes them then. So the parts are looked at first.
+    """
     with open_threads(storage, _FILES_AHEAD) as pool:
-        parts = pool.submit(_list_names, storage, folder / "parts", ".jsonl")
-        merged = _list_names(storage, folder, ".gz")
+        parts, merged = _read_parts(storage, folder, pool)
         if days is not None:
             newest = sorted({name[:_DAY] for name in merged})[-days:]
             merged = [name for name in merged if name[:_DAY] in newest]
@@ -511,12 +513,33 @@ def _read_mirror_files(
             over = {day for day in days_of.values() if _is_over(day, from_ms)} - {max(days_of.values(), default="")}
             merged = [name for name, day in days_of.items() if day not in over]
         waiting: deque[tuple[str, Future[bytes | None]]] = deque()
-        for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
-            waiting.append((name, pool.submit(storage.read, folder / name, limit=_AHEAD_BYTES_MAX + 1)))
+        for name in merged:
+            waiting.append((name, _begin_reading(storage, folder / name, pool)))
             if len(waiting) == _FILES_AHEAD:
-                yield _read_whole(storage, folder, *waiting.popleft())
+                yield _read_day(storage, folder, *waiting.popleft())
         for name, begun in waiting:
-            yield _read_whole(storage, folder, name, begun)
+            yield _read_day(storage, folder, name, begun)
+        yield from parts
+
+
+def _read_parts(storage: Storage, folder: Location, pool: Executor) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """The parts, and the names of the files of the days, in which all is that was in a part before."""
+    while True:
+        names = [f"parts/{name}" for name in _list_names(storage, folder / "parts", ".jsonl")]
+        begun = [(name, _begin_reading(storage, folder / name, pool)) for name in names]
+        merged = _list_names(storage, folder, ".gz")
+        read = [(name, _read_whole(storage, folder, name, content)) for name, content in begun]
+        if all(content is not None for _, content in read):
+            return [(name, content) for name, content in read if content is not None], merged
+        # One was put into a file of its day meanwhile, which need not have been there when they were listed.
+
+
+def _begin_reading(storage: Storage, file: Location, pool: Executor) -> Future[bytes | None]:
+    return pool.submit(storage.read, file, limit=_AHEAD_BYTES_MAX + 1)
+
+
+def _read_day(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:
+    return name, _read_whole(storage, folder, name, begun) or b""
 
 
 def _is_over(day: str, at_ms: int) -> bool:
@@ -528,13 +551,13 @@ def _is_over(day: str, at_ms: int) -> bool:
     return int((begins + timedelta(days=1)).timestamp()) * 1000 <= at_ms
 
 
-def _read_whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:
-    """Name and content of a file that was read ahead; of a long one only its beginning was."""
-    content = begun.result() or b""
-    if len(content) > _AHEAD_BYTES_MAX:
+def _read_whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> bytes | None:
+    """The content of a file that was read ahead, of a long one only its beginning; None if it is gone."""
+    content = begun.result()
+    if content is not None and len(content) > _AHEAD_BYTES_MAX:
         require_there(storage, folder / name)
-        content = storage.read(folder / name, limit=FILE_BYTES_MAX) or b""
-    return name, content
+        content = storage.read(folder / name, limit=FILE_BYTES_MAX)
+    return content
 
 
 def require_there(storage: Storage, file: Location) -> None:

@@ -25,6 +25,7 @@ from lastgood.checkpoint.layout import (
     classify,
 )
 from lastgood.checkpoint.state import State
+from lastgood.checkpoint.state_files import parse_state_file_name
 from lastgood.errors import LastgoodError, Retry
 from lastgood.frozen import dataclass
 from lastgood.ids import is_id, parse_time_ms
@@ -321,6 +322,29 @@ def require_place(storage: Storage, location: Location, backup: Backup, copies: 
                 found=f"{sizes[file.path]} bytes",
                 expected=f"no such file, or one of {file.size} bytes",
                 effect="nothing was written",
+            )
+
+
+def require_none_newer(storage: Storage, location: Location, copies: StateCopies) -> None:
+    """See that no snapshot of the state stands there that is newer than these copies: a start would load it one day.
+
+    Raises:
+        CheckpointNotEmptyError: one does; nothing was written.
+        StorageError: the storage does not answer (subclasses).
+    """
+    named = {file.path for file in copies.files}
+    parsed = [parse_state_file_name(path.rpartition("/")[2]) for path in named]
+    newest = max((each.version for each in parsed if each is not None), default=0)
+    for entry in storage.walk(location / STATE) or ():
+        path = f"{STATE}/{entry.name}"
+        found = parse_state_file_name(path.rpartition("/")[2])
+        if found is not None and found.is_snapshot_that_stays and found.version > newest and path not in named:
+            raise CheckpointNotEmptyError(
+                "a snapshot of the state is there that is newer than the backup",
+                subject=str(location / path),
+                found=f"version {found.version}",
+                expected=f"none above version {newest}, which the backup has",
+                effect="nothing was written: once the query comes to that version it would load what it has not made",
             )
 
 

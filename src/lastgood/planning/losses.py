@@ -230,6 +230,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *standing.written_elsewhere(),
         *_list_begun_anew(standing),
         *_list_files_untold(standing),
+        *standing.list_heads_untold(),
     )
     return (*topics, *others, *list_not_marked(standing))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from lastgood.planning.price import SourcePrice
 from lastgood.planning.pricing import list_files_between
@@ -11,6 +12,11 @@ from lastgood.planning.standing import Standing
 from lastgood.query.source_logs import is_whole
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.kafka.facts import KafkaFacts
+
+SAME_OF_THE_SAME: Final = (
+    "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
+    " clock, no table that has changed since, no look-up elsewhere, no random number, and no order of rows in a batch"
+)
 
 
 def require_kept(standing: Standing, facts: KafkaFacts, topics: Iterable[str]) -> Iterator[str]:

@@ -28,7 +28,13 @@ from lastgood.planning.goals.resume import foresee_start, repair_all
 from lastgood.planning.losses import find_beginnings
 from lastgood.planning.price import SourcePrice
 from lastgood.planning.pricing import find_ends, price_batch
-from lastgood.planning.read_again import find_files, list_files_in_doubt, require_few_enough, require_kept
+from lastgood.planning.read_again import (
+    SAME_OF_THE_SAME,
+    find_files,
+    list_files_in_doubt,
+    require_few_enough,
+    require_kept,
+)
 from lastgood.planning.repairs.repair import Work, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation, RebuiltState
@@ -55,10 +61,6 @@ _GATHERED: Final = (
     "the plans of batches 0 to {last} are gone: what they have read was read at once. The state is what it was where no"
     " row came too late in them, and no operator goes by which rows came in one batch, as dropDuplicatesWithinWatermark"
     " does and functions may"
-)
-_SAME: Final = (
-    "the assumption that the application is the one that ran them first, and makes the same of the same rows: by no"
-    " table that has changed since, no look-up elsewhere, no random number, and no order of rows within a batch"
 )
 
 
@@ -252,7 +254,7 @@ def list_grounds(
         begin = f"version {replay.begins} of the state, which can be loaded"
     lines = [
         f"{begin}; from there {name_batches(replay.batches)} ran again in Spark as planned, without a sink",
-        _SAME,
+        SAME_OF_THE_SAME,
     ]
     _require_same_topics(standing)
     before = _find_begin(standing, replay, plans)
@@ -337,7 +339,16 @@ def _require_kafka(standing: Standing, source_id: str, start: SourceOffset | Non
             expected="a broker that answers",
             next=standing.observed.asked.about(standing.observed.location).make_rebuild_command("--kafka", "SERVERS"),
         )
-    starts: Mapping[str, Mapping[int, int]] = start.topics if isinstance(start, KafkaOffset) else {}
+    if not isinstance(start, KafkaOffset):
+        raise refuse(
+            standing,
+            "where the query began is not known, and Spark would look that up anew",
+            subject=f"sources/{source_id}/0",
+            expected="the file, in which the source wrote it down",
+            effect="records that no batch has read would get into the state, or some be missing",
+            next=standing.observed.command("backup list"),
+        )
+    starts: Mapping[str, Mapping[int, int]] = start.topics
     for topic, ends in end.topics.items():
         served = facts.topics[topic].partitions if topic in facts.topics else {}
         for partition, until in ends.items():

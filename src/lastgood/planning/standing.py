@@ -199,8 +199,13 @@ class Standing:
     def told_by_clocks(self) -> Iterator[str]:
         """What is taken to be so where a sink has the orphan of the plan in the logs by its time alone."""
         for each in self.sinks:
-            if each.told_by_clocks is not None:
-                yield f"the assumption that {each.told_by_clocks}"
+            yield from each.list_taken_for_own()
+
+    def list_heads_untold(self) -> Iterator[str]:
+        """Sinks of which nobody has said that what was read is what their catalog has; one line each."""
+        for each in self.sinks:
+            if each.sink.head_untold is not None:
+                yield f"the assumption that {each.sink.location} is as it was read: {each.sink.head_untold}"
 
     def marks(self) -> Iterator[str]:
         """What the sinks that are known rest on; one line each."""

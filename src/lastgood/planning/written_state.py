@@ -10,6 +10,7 @@ from lastgood.frozen import dataclass
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import RecomputeGoal
 from lastgood.planning.price import Guarantee
+from lastgood.planning.read_again import SAME_OF_THE_SAME
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.replays import can_rebuild
@@ -56,7 +57,7 @@ def find_written_state(standing: Standing, goal: RecomputeGoal) -> WrittenState:
     windowed = is_windowed(standing.observed)
     if mode == APPEND:
         kept = _require(standing, windowed, "one windowed aggregation with a watermark", is_said=goal.appends_windows)
-        return WrittenState(mode, (kept, ground, _ORDER), is_windowed=True)
+        return WrittenState(mode, (kept, ground, SAME_OF_THE_SAME, _ORDER), is_windowed=True)
     is_said = goal.output_mode is not None
     kept = _require(standing, is_aggregation(standing.observed), "one aggregation", is_said=is_said)
     if goal.starts:
@@ -69,8 +70,8 @@ def find_written_state(standing: Standing, goal: RecomputeGoal) -> WrittenState:
         )
     if mode == UPDATE:
         again = "what the state holds is sent again, with the values that it has: once in a sink that upserts by key"
-        return WrittenState(mode, (kept, ground, again, _ORDER), is_windowed=windowed.is_so is True)
-    return WrittenState(mode, (kept, ground, _ORDER))
+        return WrittenState(mode, (kept, ground, again, SAME_OF_THE_SAME, _ORDER), is_windowed=windowed.is_so is True)
+    return WrittenState(mode, (kept, ground, SAME_OF_THE_SAME, _ORDER))
 
 
 def _choose_output_mode(standing: Standing, goal: RecomputeGoal) -> tuple[str, str]:

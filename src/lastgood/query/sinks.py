@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -253,6 +253,15 @@ class SinkView:
             return None
         line = f"no clock was set back between two plans of batch {orphan}"
         return f"{line}: that {self.sink.location} has it of the plan in the logs is told by times alone"
+
+    def list_taken_for_own(self) -> Iterator[str]:
+        """What is taken to be so where the sink has the orphan and drops it, by its number alone; one line each."""
+        if self.told_by_clocks is None:
+            return
+        yield f"the assumption that {self.told_by_clocks}"
+        if self.sink.dedupe_key is not DedupeKey.QUERY_ID:
+            named = "" if self.sink.app_id is None else f" as {self.sink.app_id}"
+            yield f"the assumption that no other query writes into {self.sink.location}{named}"
 
     def dropped(self) -> dict[int, Held]:
         """Batches that are done and read something, and that the sink had, or may have had, before their plan."""

@@ -23,7 +23,13 @@ from lastgood.mirror.backups import (
 )
 from lastgood.mirror.mirror import locate_mirror, read_mirror
 from lastgood.mirror.restoring import choose_newest, make_mirror_unsigned_error, put_back, require_lost
-from lastgood.mirror.state_copies import find_newest_kept, put_state_back, read_state_copies, require_place
+from lastgood.mirror.state_copies import (
+    find_newest_kept,
+    put_state_back,
+    read_state_copies,
+    require_none_newer,
+    require_place,
+)
 from lastgood.settings.keys import make_signer
 from lastgood.settings.target import Target
 from lastgood.signing import Signer
@@ -97,6 +103,8 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         require_signed(storage, locate_backups(location), backup, signer)
         state = read_state_copies(storage, location, backup)
         require_place(storage, location, backup, state)
+        if source != MIRROR:  # its logs end with this state; those of a mirror go on behind it
+            require_none_newer(storage, location, state)
     with put_back(storage, location, checkpoint, copies):
         if state is not None:
             put_state_back(storage, location, state)

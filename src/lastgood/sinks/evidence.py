@@ -77,7 +77,7 @@ class SinkEvidence(JsonValue):
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver asked_at_ms others others_at_ms "
         "others_beside write_obstacles back_to back_because mark_lasts_ms unclear unclear_at_ms unreadable log_names "
-        "files_gone files_damaged files_untold broken_from unmarked notes is_silent"
+        "files_gone files_damaged files_untold head_untold broken_from unmarked notes is_silent"
     )
     """The fields by their names."""
 
@@ -145,6 +145,8 @@ class SinkEvidence(JsonValue):
     files_untold: str | None = None
     """Why it is not known whether its newest data files are there; None: they were looked for, or there is no log that
     names any."""
+    head_untold: str | None = None
+    """Why it is not known whether what was read is the table as its catalog has it; None: it is."""
     broken_from: int | None = None
     """The oldest batch of which one of these is; None where there is none, or that is not told."""
     unmarked: tuple[UnmarkedRows, ...] = ()

@@ -97,6 +97,8 @@ def make_folder_at(name: str, dir_fd: int | None, *, is_ours: bool) -> None:
         above = Path(name).parent.stat()
     made = os.open(name, _TO_LIST | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
+        if os.geteuid() == 0:  # whoever owns the folder above writes into this one as well
+            os.fchown(made, above.st_uid, above.st_gid)
         os.fchmod(made, stat.S_IMODE(above.st_mode) & _ALL)
     finally:
         os.close(made)

@@ -37,6 +37,8 @@ from lastgood.storage.rights import FILE, Rights, choose_rights, is_private
 from lastgood.storage.services import is_unreachable
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
+_FOLDERS_NOT_SETTLED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF})
+"""What filesystems say that settle no folder, as some shares do: there nothing better can be had."""
 _CHUNK_BYTES = 1024 * 1024
 _MARK = "lastgood_made_by"
 """A name of metadata that Azure takes, too."""
@@ -362,6 +364,25 @@ def _open_place(place: Place, flags: int, rights: Rights | None = None) -> Itera
 def _rename(old: Place, new: Place) -> None:
     # What is at the new name goes: see who calls it.
     os.replace(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd)
+    _keep_name(new)
+
+
+def _keep_name(place: Place) -> None:
+    """Have a name last, whatever happens to this machine: a step elsewhere may rest on it.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    folder = os.open(
+        "." if place.dir_fd is not None else str(Path(place.name).parent), os.O_RDONLY, dir_fd=place.dir_fd
+    )
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in _FOLDERS_NOT_SETTLED:
+            raise
+    finally:
+        os.close(folder)
 
 
 def _unlink(place: Place) -> None:
@@ -387,6 +408,7 @@ def _link(old: Place, new: Place) -> bool | None:
         if error.errno in _LINKS_REFUSED:
             return None
         raise
+    _keep_name(new)
     return True
 
 

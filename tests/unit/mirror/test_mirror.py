@@ -396,6 +396,36 @@ def test_a_crash_between_the_days_file_and_the_removal_of_its_parts_doubles_noth
     assert writer("next").look() == 0
 
 
+class SettlingStorage(LocalStorage):
+    """Its reader comes while a writer puts its parts into a file of the day: right before a part, or a day, is read."""
+
+    def __init__(self, writer: MirrorWriter, before: str) -> None:
+        super().__init__()
+        self._writer, self._before = writer, before
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        if self._before in str(file):
+            self._before = "never again"
+            self._writer.settle()
+        return super().read(file, limit=limit)
+
+
+@pytest.mark.parametrize("before", ["/parts/", ".gz"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_reads_while_parts_are_put_together_misses_nothing(
+    checkpoint: Path, writer: Look, before: str, *, is_first: bool
+) -> None:
+    query, mirrored = CheckpointBuilder(checkpoint), writer()
+    query.run(2)
+    mirrored.look()
+    if not is_first:
+        mirrored.settle()
+        query.run(2)
+        mirrored.look()
+    found = read_mirror(SettlingStorage(mirrored, before), locate_mirror(parse_location(str(checkpoint))))
+    assert {copy.path for copy in found} == {*logs(checkpoint)}
+
+
 def test_an_error_while_putting_together_loses_and_doubles_nothing(checkpoint: Path, writer: Look) -> None:
     class Failing(LocalWriter):
         is_dead = True

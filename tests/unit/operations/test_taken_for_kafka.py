@@ -33,6 +33,13 @@ def test_that_it_is_kafka_is_an_assumption_where_no_broker_was_named(tmp_path: P
     assert taken(tmp_path / "chk", facts) == []
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_that_what_is_gone_ends_the_query_is_an_assumption_as_well(tmp_path: Path, *, fails: bool) -> None:
+    query(tmp_path / "chk", 3)
+    plan = make_plan(resolve_target(str(tmp_path / "chk")), PlanOptions(fail_on_data_loss=fails))
+    assert any("the assumption that failOnDataLoss is true" in line for line in plan.rests_on) == fails
+
+
 def test_so_it_is_where_a_mirror_alone_tells_of_it(tmp_path: Path) -> None:
     query(tmp_path / "chk", 3)
     create(resolve_target(str(tmp_path / "chk")))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import broker, carried_out, changes, delta, drafted, files, known, query, stateful, written
+from planning import carried_out, changes, delta, drafted, files, known, query, serve, stateful, written
 
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.kind import Goal
@@ -22,7 +22,7 @@ from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
-KEPT = broker((0, 40), (0, 40))
+KEPT = serve((0, 40), (0, 40))
 
 
 def committed(last: int, *, newest_after_ms: int | None, row_count: int | None = 10) -> tuple[CommittedBatch, ...]:

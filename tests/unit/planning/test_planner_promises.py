@@ -20,6 +20,7 @@ from planning import (
     mirror_of,
     query,
     read,
+    serve,
     silent,
     written_ms,
 )
@@ -38,7 +39,7 @@ from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
-KEPT = broker((0, 40), (0, 40))
+KEPT = serve((0, 40), (0, 40))
 BY_CLOCKS = "the assumption that no clock was set back between two plans of batch 3"
 FORMER = "11111111-2222-3333-4444-555555555555"
 
@@ -63,6 +64,12 @@ def test_rows_of_a_compacted_topic_are_not_taken_back_to_be_read_again(tmp_path:
     assert drafted(known(tmp_path, ahead, kafka=KEPT), ResumeGoal()).guarantee is EXACT
     with pytest.raises(RepairRefusedError):
         drafted(known(tmp_path, ahead, kafka=compacted(KEPT)), ResumeGoal())
+
+
+def test_nor_are_they_where_a_broker_does_not_tell_whether_it_is_compacted(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, delta(5, back_to=0), kafka=broker((0, 40), (0, 40))), ResumeGoal())
 
 
 def test_batches_that_a_sink_lacks_are_not_read_again_from_a_compacted_topic(tmp_path: Path) -> None:
@@ -170,6 +177,17 @@ def test_mark_that_expires_soon_is_not_relied_upon(tmp_path: Path) -> None:
     found = drafted(known(tmp_path, soon, kafka=KEPT), ResumeGoal())
     assert (found.guarantee, found.is_plain) == (EXACT, False)  # it is committed by hand instead
     assert {edit.path for edit in found.edits} == {"commits/3"}
+    by_function = replace(soon, batches=tuple(batch(n, is_streaming=False) for n in range(4)))
+    line = "the assumption that the function writes batch 3 into the named sinks and nowhere else"
+    assert line in drafted(known(tmp_path, by_function, kafka=KEPT), ResumeGoal()).rests_on
+
+
+def test_that_nobody_else_writes_under_the_name_is_named_where_a_batch_is_dropped_by_its_number(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    named = replace(delta(3, app_id="etl"), dedupe_key=DedupeKey.APP_ID)
+    line = "the assumption that no other query writes into /lake/out as etl"
+    assert line in drafted(known(tmp_path, named, kafka=KEPT), ResumeGoal()).rests_on
+    assert line not in drafted(known(tmp_path, delta(3), kafka=KEPT), ResumeGoal()).rests_on
 
 
 def test_what_kafka_may_delete_before_a_start_is_lost_without_a_word(tmp_path: Path) -> None:

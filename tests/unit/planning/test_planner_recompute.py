@@ -37,6 +37,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState
+from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -161,6 +162,12 @@ def test_nothing_is_emptied_where_nobody_says_what_kafka_has(tmp_path: Path) -> 
         "whether Kafka still has what is to be read again is not known",
         True,
     )
+
+
+@pytest.mark.parametrize("told", [serve((0, 60)), replace(SERVED, topics={})], ids=["a partition", "the topic"])
+def test_nor_where_a_broker_answers_and_does_not_tell_of_it(tmp_path: Path, told: KafkaFacts) -> None:
+    error = refused(tmp_path, windowed(tmp_path, 3), append(2), kafka=told)
+    assert error.sentence == "whether Kafka still has what is to be read again is not known"
 
 
 def test_compacted_topic_does_not_bring_every_record_again(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import broker, changes, delta, drafted, files, known, mirror_of, query, silent, written
+from planning import broker, changes, delta, drafted, files, known, mirror_of, query, serve, silent, written
 
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
@@ -16,7 +16,7 @@ from lastgood.steps.step import SinkEdit
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 EXACT = Guarantee.EXACTLY_ONCE
-SERVED = broker((0, 60), (0, 60))
+SERVED = serve((0, 60), (0, 60))
 
 
 def table(last: int, **others: Any) -> SinkEvidence:
@@ -51,12 +51,13 @@ def test_row_6_only_the_sink_that_has_it_gives_it_back(tmp_path: Path) -> None:
     ("sinks", "kafka", "found"),
     [
         ((table(3, back_to=3, back_because="version 9 (OPTIMIZE) touched it"),), SERVED, "version 9"),
-        ((table(3),), broker((18, 60), (0, 60)), "Kafka no longer serves all of orders"),
+        ((table(3),), serve((18, 60), (0, 60)), "Kafka no longer serves all of orders"),
+        ((table(3),), broker((0, 60), (0, 60)), "a broker that does not tell whether orders is compacted"),
         ((table(3), silent()), SERVED, "delta txn 3"),
         ((table(3),), None, "nobody who was asked"),
         ((table(3, back_to=None, back_because="the table has delta.appendOnly = true"),), SERVED, "appendOnly"),
     ],
-    ids=["rewritten", "expired", "one is silent", "nobody asked", "forbidden"],
+    ids=["rewritten", "expired", "untold", "one is silent", "nobody asked", "forbidden"],
 )
 def test_row_6_is_refused(tmp_path: Path, sinks: tuple[SinkEvidence, ...], kafka: Any, found: str) -> None:
     query(tmp_path, 3, orphan=True)
@@ -87,9 +88,9 @@ def test_row_9_keeps_what_the_newest_plan_covers(tmp_path: Path) -> None:
     ("sink", "kafka"),
     [
         (table(5), None),
-        (table(5), broker((16, 60), (0, 60))),
-        (table(5), broker((0, 60), (0, 14))),
-        (table(5), broker((0, 60))),
+        (table(5), serve((16, 60), (0, 60))),
+        (table(5), serve((0, 60), (0, 14))),
+        (table(5), serve((0, 60))),
         (table(5, back_to=3), SERVED),
     ],
     ids=["nobody asked", "expired", "shorter than what was read", "a partition gone", "not that far"],

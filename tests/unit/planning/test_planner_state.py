@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import broker, changes, delta, drafted, fence, files, known, query, stateful
+from planning import broker, changes, delta, drafted, fence, files, known, query, serve, stateful
 
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ResumeGoal
@@ -20,7 +20,7 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS
 
 EXACT = Guarantee.EXACTLY_ONCE
-SERVED = broker((0, 60), (0, 60))
+SERVED = serve((0, 60), (0, 60))
 
 
 def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:

@@ -426,3 +426,13 @@ def test_a_file_that_was_there_and_is_gone_again_was_not_ours() -> None:
 )
 def test_on_an_object_store_a_driver_may_still_write_over_what_was_created(location: str, is_at_once: bool) -> None:
     assert (estimate_late_write_seconds(parse_location(location)) == 0) is is_at_once
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_that_root_makes_is_its_users_as_the_one_above_is(tmp_path: Path) -> None:
+    above = tmp_path / "lake"
+    above.mkdir()
+    os.chown(above, 12345, 12346)
+    LocalWriter().write(parse_location(str(above / "chk" / "offsets" / "0")), b"v1")
+    for made in (above / "chk", above / "chk" / "offsets", above / "chk" / "offsets" / "0"):
+        assert (made.stat().st_uid, made.stat().st_gid) == (12345, 12346)

@@ -186,7 +186,8 @@ class Work:
         words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
         grounds = (line for repair in self.repairs for line in repair.rests_on)
         lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
-        lines = (*lines, *self.began.list_unmarked(), *(each.ground for each in sources))
+        lines = (*lines, *self.began.list_unmarked(), *self.began.written_elsewhere())
+        lines = (*lines, *self.began.list_heads_untold(), *(each.ground for each in sources))
         doubt = self.began.observed.state_in_doubt
         if doubt is not None:
             words = (*words, self._judge_doubt())
@@ -222,9 +223,9 @@ class Work:
             has_gone_back = back.get(each.sink.location, self.began.planned) < self.began.planned
             if each.told_by_clocks is None or has_gone_back:
                 continue
-            line = f"the assumption that {each.told_by_clocks}"
-            if line not in outlook.rests_on:
-                yield line
+            for line in each.list_taken_for_own():
+                if line not in outlook.rests_on:
+                    yield line
 
     def _is_plain(self) -> bool:
         return not (self.edits or self._renewals() or any(repair.sinks for repair in self.repairs))

@@ -16,6 +16,7 @@ from lastgood.planning.repairs.repair import Repair, Work, name_copy, refuse
 from lastgood.planning.repairs.sinks_back import (
     READABLE_AGAIN,
     find_unserved,
+    find_unsettled_topics,
     go_on_from,
     is_only_to_delta,
     take_sinks_back,
@@ -95,9 +96,13 @@ def cut_logs(work: Work) -> Repair | None:
     plan, newest = standing.plan(floor), standing.plan(standing.planned)
     if plan is None or newest is None:
         raise _refuse_cut(standing, floor, f"no {OFFSETS}/{floor} that can be read", f"{OFFSETS}/{floor}")
+    assumed: list[str] = []
     for source_id, end in find_ends(plan).items():
         line = newest.source(source_id)
-        _require_served(standing, floor, source_id, end, end if line is None else line.offset)
+        until = end if line is None else line.offset
+        _require_served(standing, floor, source_id, end, until)
+        untold = find_unsettled_topics(standing, end, until)
+        assumed += (f"the assumption that {topic} is not compacted: its settings are not known" for topic in untold)
     why = f"the sinks show nothing after batch {floor}"
     checkpoint = standing.checkpoint
     edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
@@ -105,7 +110,7 @@ def cut_logs(work: Work) -> Repair | None:
     most = standing.plan(standing.reached_at_most) or newest
     reached = Reached(find_ends(plan), find_ends(most), find_ends(newest))
     prices = price_start(find_ends(plan), reached, checkpoint, standing.kafka)
-    return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks()), prices=prices)
+    return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks(), *assumed), prices=prices)
 
 
 def _require_served(standing: Standing, floor: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:

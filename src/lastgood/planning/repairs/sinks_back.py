@@ -142,8 +142,8 @@ def _require_read_again(standing: Standing, batch_id: int, why: str) -> None:
     for source_id, end in find_ends(standing.plan(standing.planned)).items():
         before = start.get(source_id, VoidOffset())
         lacking = find_unserved(standing, source_id, before, end)
-        if isinstance(end, KafkaOffset) and standing.kafka is None:
-            lacking = "nobody who was asked what Kafka still serves", "--kafka"
+        if isinstance(end, KafkaOffset):
+            lacking = lacking or _find_untold(standing, before, end)
         if not recognise_source(end).is_read_again:
             lacking = f"source {source_id} of the kind {end.kind}", "kafka, file, rate-micro-batch"
         if lacking is not None:
@@ -182,7 +182,8 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
 def can_serve_all_after(standing: Standing, batch_id: int) -> bool:
     """Whether Kafka, and nothing else is read, is known to serve all that came after a batch.
 
-    Of a topic that is compacted it does not: what was superseded since is gone from between its offsets.
+    Of a topic that is compacted it does not: what was superseded since is gone from between its offsets. Nor of one of
+    which that is not known: what is taken out of a sink might be nowhere then.
     """
     facts, plan = standing.kafka, standing.plan(batch_id)
     if facts is None or plan is None or not standing.is_kafka_only:
@@ -190,7 +191,7 @@ def can_serve_all_after(standing: Standing, batch_id: int) -> bool:
     for offset in find_ends(plan).values():
         for topic, parts in get_topics(offset).items():
             earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
-            if is_compacted(facts, topic):
+            if is_compacted(facts, topic) is not False:
                 return False
             if any(not earliest.get(p, at + 1) <= at <= latest.get(p, at - 1) for p, at in parts.items()):
                 return False
@@ -222,6 +223,32 @@ def is_only_to_delta(standing: Standing) -> bool:
     return is_own and sink.back_to is not None
 
 
+def _find_untold(standing: Standing, start: SourceOffset, end: KafkaOffset) -> tuple[str, str] | None:
+    """What Kafka did not say of a range that a sink has, and that is to be read again."""
+    if standing.kafka is None:
+        return "nobody who was asked what Kafka still serves", "--kafka"
+    untold = find_unsettled_topics(standing, start, end)
+    if untold:
+        return (
+            f"a broker that does not tell whether {untold[0]} is compacted",
+            "the right to describe its configuration",
+        )
+    return None
+
+
+def find_unsettled_topics(standing: Standing, start: SourceOffset, end: SourceOffset) -> list[str]:
+    """The topics of a range of which nobody knows whether they are compacted."""
+    return [topic for topic in _list_topics(start, end) if is_compacted(standing.kafka, topic) is None]
+
+
+def _list_topics(start: SourceOffset, end: SourceOffset) -> list[str]:
+    """Those of which a range has records."""
+    if not (isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset)):
+        return []
+    added = select_only_in(end.topics, start.topics)
+    return sorted({*find_planned_ranges(start.topics, end.topics), *added})
+
+
 def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: SourceOffset) -> tuple[str, str] | None:
     """What a source is not known to have any more of a range that is to be read again, and what it should have."""
     if not recognise_source(start).may_be_read_again:
@@ -230,9 +257,7 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
         facts, wanted = standing.kafka, find_planned_ranges(start.topics, end.topics)
         if facts is None and not standing.observed.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
-        added = select_only_in(end.topics, start.topics)
-        topics = sorted({*wanted, *added})
-        compacted = [topic for topic in topics if is_compacted(facts, topic)]
+        compacted = [topic for topic in _list_topics(start, end) if is_compacted(facts, topic)]
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         if facts:

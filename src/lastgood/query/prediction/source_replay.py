@@ -12,6 +12,7 @@ from lastgood.sources.unasked import REPLAYS, Unasked, describe_source, is_count
 
 _LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
 _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azure Event Hubs is"
+_ELSE_LEFT_OUT = "else Spark leaves out what Kafka no longer serves, without a word"
 _NOT_RATE = "rate-micro-batch by the keys of its offsets, and not by their numbers"
 
 
@@ -41,16 +42,20 @@ def list_taken_for_kafka(observed: Observation, begun_before: Mapping[str, Sourc
         if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
     ]
     if _is_recorded_as_kafka(observed) is None:
-        return [
+        found = [
             f"the assumption that source {source_id} is Kafka, and its topics those that were read: it looks so, and so"
             " does Azure Event Hubs, and no --kafka is named"
             for source_id in taken
         ]
-    return [
-        f"the assumption that the topics of source {source_id} are those that were read: no --kafka is named"
-        for source_id in taken
-        if _is_recorded_as_kafka(observed)
-    ]
+    else:
+        found = [
+            f"the assumption that the topics of source {source_id} are those that were read: no --kafka is named"
+            for source_id in taken
+            if _is_recorded_as_kafka(observed)
+        ]
+    if found and observed.fail_on_data_loss:
+        found.append(f"the assumption that failOnDataLoss is true: {_ELSE_LEFT_OUT}")
+    return found
 
 
 def list_taken_for_tables(observed: Observation) -> list[str]:

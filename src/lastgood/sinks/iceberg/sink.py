@@ -10,7 +10,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from lastgood.checkpoint.damage import Damage, DamageKind, make_damage
@@ -29,6 +29,12 @@ QUERY_ID = "spark.sql.streaming.queryId"
 EPOCH_ID = "spark.sql.streaming.epochId"
 
 _METADATA_FILE = re.compile(r"(?:v|0*)?(\d+)(?:-[0-9a-fA-F-]{36})?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_METADATA_SUFFIXES = (".json", ".json.gz")
+_OF_HADOOP = "v"
+"""Begins the name of a file that is the table as soon as it is there; every other catalog takes it in afterwards."""
+_NOT_NAMED = (
+    "by the newest of its metadata files, which its catalog may never have taken; the one that it has can be named"
+)
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _METADATA_BYTES_MAX = 256 * 1024 * 1024
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
@@ -190,11 +196,14 @@ class IcebergSink:
             return SinkEvidence(
                 "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"
             )
-        answers = [self._answer(metadata, query_id) for metadata in found]
+        answers = [self._answer(metadata, query_id) for _, metadata in found]
         if len({(answer.last_batch, answer.known, answer.skips_up_to) for answer in answers}) > 1:
             because = f"{len(answers)} metadata files have the same number: give the one that the catalog names"
             return make_unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
-        return answers[0]
+        is_named = self._location.name.endswith(_METADATA_SUFFIXES)
+        if is_named or all(file.name.startswith(_OF_HADOOP) for file, _ in found):
+            return answers[0]
+        return replace(answers[0], head_untold=_NOT_NAMED)
 
     def _answer(self, metadata: IcebergMetadata | Damage, query_id: str) -> SinkEvidence:
         if isinstance(metadata, Damage):
@@ -202,14 +211,16 @@ class IcebergSink:
             return make_unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
         return judge_metadata(metadata, query_id, location=self.location, ref=self._ref)
 
-    def _read(self) -> list[IcebergMetadata | Damage]:
-        if self._location.name.endswith((".json", ".json.gz")):
+    def _read(self) -> list[tuple[Location, IcebergMetadata | Damage]]:
+        if self._location.name.endswith(_METADATA_SUFFIXES):
             files = [self._location]
         else:
             folder = self._location / METADATA_FOLDER
             files = [folder / name for name in select_newest_metadata(list(self._storage.names(folder) or ()))]
-        read = [read_file(self._storage, file, parse_iceberg_metadata, limit=_METADATA_BYTES_MAX) for file in files]
-        return [metadata for metadata in read if metadata is not None]
+        read = [
+            (file, read_file(self._storage, file, parse_iceberg_metadata, limit=_METADATA_BYTES_MAX)) for file in files
+        ]
+        return [(file, metadata) for file, metadata in read if metadata is not None]
 
 
 def judge_metadata(metadata: IcebergMetadata, query_id: str, *, location: str, ref: str = MAIN) -> SinkEvidence:

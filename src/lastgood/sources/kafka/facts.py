@@ -440,6 +440,8 @@ def _make_wrong_error(subject: str, found: object, expected: str) -> KafkaFactsE
     )
 
 
-def is_compacted(facts: KafkaFacts | None, topic: str) -> bool:
-    """Whether Kafka said that records of a topic may be gone from between its offsets."""
-    return facts is not None and topic in facts.topics and facts.topics[topic].is_compacted is True
+def is_compacted(facts: KafkaFacts | None, topic: str) -> bool | None:
+    """Whether records of a topic may be gone from between its offsets; None: Kafka was not asked, or did not say."""
+    if facts is None or topic not in facts.topics:
+        return None
+    return facts.topics[topic].is_compacted

@@ -160,6 +160,22 @@ def test_two_files_with_the_highest_number_must_say_the_same(tmp_path: Path) -> 
     assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "is_sure"),
+    [
+        ("v1.metadata.json", "", True),
+        ("00002-aaaaaaaa-4056-49b8-937b-95f9e3ee90e5.metadata.json", "", False),
+        ("00002-aaaaaaaa-4056-49b8-937b-95f9e3ee90e5.metadata.json", "metadata/{}", True),
+    ],
+)
+def test_that_a_catalog_has_taken_the_newest_file_is_told_as_not_known(
+    tmp_path: Path, name: str, asked: str, *, is_sure: bool
+) -> None:
+    write(tmp_path, name, table(3, *EPOCHS))
+    found = ask(tmp_path / asked.format(name))
+    assert (found.last_batch is not None, found.head_untold is None) == (True, is_sure)
+
+
 def test_damaged_and_missing_metadata_are_answers(tmp_path: Path) -> None:
     assert (ask(tmp_path).kind, ask(tmp_path).known) == ("absent", True)
     write(tmp_path, "v1.metadata.json", {}).write_text("{")
