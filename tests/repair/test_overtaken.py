@@ -205,12 +205,12 @@ def test_file_of_a_driver_that_comes_later_still_stops_the_plan_before_the_seal_
 # A driver that was started where no seal stood yet.
 
 
+class EndedError(BaseException):
+    """The process is gone."""
+
+
 def stopped(case: Case, work: Work, after: str) -> None:
     """End `work` right after this change."""
-
-    class EndedError(BaseException):
-        pass
-
     told = changes_so_far(case, work)
     number = next(number for number, change in enumerate(told, 1) if change.endswith(after))
     with pytest.raises(EndedError):
@@ -244,6 +244,20 @@ def test_undo_that_was_killed_before_it_sealed_is_called_off_when_a_driver_has_g
     stopped(case, undo, "/undoing.json")
     case.put("offsets/9", b"of a driver")
     with pytest.raises((PlanStaleError, UndoRefusedError)):
+        undo(case.engine())
+    assert case.files() == {**case.wanted, "offsets/9": b"of a driver"}
+    assert find_open_recovery(case.storage, case.location) is None
+
+
+def test_applied_whose_seal_is_gone_is_not_taken_back_where_a_driver_has_gone_on() -> None:
+    case = Case("edit")
+    told = changes(Case("edit"), apply)
+    unsealed = next(number for number, change in enumerate(told, 1) if change.endswith("/closed.json")) - 1
+    with pytest.raises(EndedError):
+        apply(case.engine(FaultyWriter(case.storage, after=unsealed, error=EndedError())))
+    assert Room(case.location, case.plan.recovery, case.storage).stage() is RecoveryStage.APPLIED
+    case.put("offsets/9", b"of a driver")
+    with pytest.raises(UndoRefusedError):
         undo(case.engine())
     assert case.files() == {**case.wanted, "offsets/9": b"of a driver"}
     assert find_open_recovery(case.storage, case.location) is None

@@ -89,7 +89,7 @@ class RecoveryStage(enum.Enum):
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the seal surely stands: that the driver was dead was proven before, and none has started since."""
+        """Whether a seal stood: that the driver was dead was proven before. Once all is settled it may be gone."""
         return self in (RecoveryStage.APPLYING, RecoveryStage.APPLIED, RecoveryStage.TAKING_BACK, RecoveryStage.UNDONE)
 
     @property

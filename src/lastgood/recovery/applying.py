@@ -404,16 +404,16 @@ class _Work:
         if stage is RecoveryStage.TAKEN_BACK or (is_forth and stage is RecoveryStage.CLOSED):
             return "nothing is left to do"
         check = self._driver_check()
-        signed = None
-        if not check:
-            signed = room.signed_proof()
-        if signed is not None:
-            return signed
-        shut_out = None
-        if is_forth:
-            shut_out = self._shut_out()
-        if shut_out is not None:
-            return shut_out
+        # Once all was applied the seal may be gone, and another driver run than the one of which that was proven.
+        is_sealed = is_forth or stage is not RecoveryStage.APPLIED
+        if is_sealed and not check:
+            known = room.signed_proof()
+        else:
+            known = None
+        if known is None and is_forth:
+            known = self._shut_out()
+        if known is not None:
+            return known
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
 
 

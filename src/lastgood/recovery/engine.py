@@ -161,7 +161,7 @@ class Engine:
             return self._take_back(proof)
 
     def _take_back(self, proof: str) -> Done:
-        stage = self._room.stage()
+        stage = self._close_applied()
         if stage is None:  # noted down, so that nobody who was overtaken begins with it late
             self._room.enter(RecoveryStage.TAKEN_BACK, self._facts())
         if stage is None or stage is RecoveryStage.TAKEN_BACK:
@@ -190,6 +190,12 @@ class Engine:
             self._require_seal(self._temporary(seal, RecoveryStage.UNDONE))
         self._open(RecoveryStage.TAKEN_BACK, seal)
         return Done(self._plan)
+
+    def _close_applied(self) -> RecoveryStage | None:
+        """The stage. Where all was applied the seal may be gone, and a driver have gone on: that is closed first."""
+        if self._room.stage() is RecoveryStage.APPLIED:
+            self._open(RecoveryStage.CLOSED, self._plan.seal)
+        return self._room.stage()
 
     def _seal_again(self, seal: Sequence[str], *, is_closed: bool) -> None:
         """Seal a checkpoint to take a recovery back; a driver may have been quicker."""

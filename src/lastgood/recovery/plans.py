@@ -61,7 +61,7 @@ from lastgood.steps.shown import show_after
 from lastgood.steps.step import Step
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.parallel import open_threads
-from lastgood.storage.reading import Storage, open_storage, parse_location
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
 StepT = TypeVar("StepT", MoveStep, StateStep | BringStep)
@@ -228,6 +228,8 @@ def _complete_plan(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOp
     storage, location = found.storage, found.location
     contents = _read_all(found, [*(edit.path for edit in drafted.edits), *drafted.guards, METADATA])
     edits = [edit for edit in drafted.edits if contents[edit.path] != edit.after]
+    for each in edits:
+        _require_held(location / each.path, contents[each.path], each.after)
     steps: tuple[Step, ...] = sort_steps(
         [
             *(FileStep(each.path, compute_digest(contents[each.path]), each.after, each.why) for each in edits),
@@ -425,6 +427,18 @@ def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:
 
 def _merge_starts(left: LeftBehind) -> Offsets:
     return {topic: parts for each in left.starts.values() for topic, parts in each.items()}
+
+
+def _require_held(file: Location, *contents: bytes | None) -> None:
+    """See that a file can be held whole, as it is and as it is to be: of a longer one a part would be kept for all."""
+    if any(content is not None and len(content) >= LOG_BYTES_MAX for content in contents):
+        raise RepairRefusedError(
+            "a file of the logs is too long to be put in its place, or set aside",
+            subject=str(file),
+            found=f"{LOG_BYTES_MAX:,} bytes or more",
+            expected="less",
+            effect="nothing has been changed",
+        )
 
 
 def _read_all(found: OpenQuery, paths: Iterable[str]) -> dict[str, bytes | None]:
