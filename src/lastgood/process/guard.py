@@ -178,6 +178,7 @@ class Guard:
             time.sleep(next(pauses))
             self._reap()
             left = list_descendants(me)
+        self._reap()  # what has ended since: nobody else would for a while
 
     def _reap(self) -> None:
         """Collect adopted children; Popen must keep the status of its own."""
