@@ -308,7 +308,7 @@ def test_so_spark_reads_it_where_it_reads_a_file_whole(sparks: Sparks, tmp_path:
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16BE"])
 def test_so_is_some_of_it(sparks: Sparks, tmp_path: Path, encoding: str) -> None:
-    text = "\ufeffid,name\r\n1,日本\u0a0a\u4e00\r\n2,\U0001f600\n3,\u0d00\u0a00\r" * 20
+    text = "\ufeffid,name\r\n" + "1,日本\u0a0a\u4e00\r\n2,\U0001f600\n3,\u0d00\u0a00\r" * 20
     case = Case(text.encode(), schema=None, options={"header": "true"})
     require_rows_of_twin(sparks, tmp_path, case, encoding)
 

@@ -524,14 +524,24 @@ def _read_mirror_files(
 
 def _read_parts(storage: Storage, folder: Location, pool: Executor) -> tuple[list[tuple[str, bytes]], list[str]]:
     """The parts, and the names of the files of the days, in which all is that was in a part before."""
+    merged, has_parts = _list_days(storage, folder)
+    if not has_parts:  # by the same listing
+        return [], merged
     while True:
         names = [f"parts/{name}" for name in _list_names(storage, folder / "parts", ".jsonl")]
         begun = [(name, _begin_reading(storage, folder / name, pool)) for name in names]
-        merged = _list_names(storage, folder, ".gz")
+        merged, _ = _list_days(storage, folder)
         read = [(name, _read_whole(storage, folder, name, content)) for name, content in begun]
         if all(content is not None for _, content in read):
             return [(name, content) for name, content in read if content is not None], merged
         # One was put into a file of its day meanwhile, which need not have been there when they were listed.
+
+
+def _list_days(storage: Storage, folder: Location) -> tuple[list[str], bool]:
+    """The names of the files of the days, and whether there is a folder of parts."""
+    entries = list(storage.scan(folder, facts=False) or ())
+    merged = sorted(entry.name for entry in entries if entry.name.endswith(".gz"))
+    return merged, any(entry.is_folder for entry in entries)
 
 
 def _begin_reading(storage: Storage, file: Location, pool: Executor) -> Future[bytes | None]:
