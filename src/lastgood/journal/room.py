@@ -88,7 +88,7 @@ class RecoveryStage(enum.Enum):
         return self not in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK)
 
     @property
-    def is_sealed(self) -> bool:
+    def was_sealed(self) -> bool:
         """Whether a seal stood: that the driver was dead was proven before. Once all is settled it may be gone."""
         return self in (RecoveryStage.APPLYING, RecoveryStage.APPLIED, RecoveryStage.TAKING_BACK, RecoveryStage.UNDONE)
 
@@ -171,7 +171,7 @@ class Room:
         stage = None
         if self.keys:
             stage = self.stage()
-        if stage is None or not stage.is_sealed:
+        if stage is None or not stage.was_sealed:
             return None
         proof = self.note(RecoveryStage.UNDOING if stage.is_back else RecoveryStage.BEGUN).get("proof")
         return proof if isinstance(proof, str) else None

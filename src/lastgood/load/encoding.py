@@ -11,7 +11,7 @@ from typing import Final
 
 from lastgood.errors import UsageError
 from lastgood.load.quoting import MULTI_LINE, are_multi_line
-from lastgood.load.text import UTF_8, TextEncoding, make_encoding
+from lastgood.load.text import MARK_BYTES, UTF_8, TextEncoding, find_marked, make_encoding
 from lastgood.load.unpacking import Read
 from lastgood.storage.reading import Location
 
@@ -30,7 +30,6 @@ _ENCODINGS = {
 """By Spark's names, which knows no others but UTF-32 and the following."""
 _MARKED = "utf-16"
 """One of those of two bytes: the byte order mark of each file tells which."""
-_MARKS = {codecs.BOM_UTF8: "UTF-8", **{each.mark: name.upper() for name, each in _OF_TWO_BYTES.items()}}
 
 
 def require_known_encoding(options: Mapping[str, str]) -> None:
@@ -76,11 +75,15 @@ def find_encoding(options: Mapping[str, str], read: Read, location: Location) ->
     name = _find_name(options)
     if not has_two_bytes(options):
         return _ENCODINGS[name]
-    head = read(0, max(map(len, _MARKS)))
-    seen = next((told for mark, told in _MARKS.items() if head.startswith(mark)), None)
-    wanted = seen if name == _MARKED else name.upper()
-    if not head:
-        wanted = wanted or next(iter(_OF_TWO_BYTES))  # of nothing each is right
+    head = read(0, MARK_BYTES)
+    seen = find_marked(head)
+    wanted: str | None
+    if name != _MARKED:
+        wanted = name.upper()
+    elif head:
+        wanted = seen
+    else:
+        wanted = next(iter(_OF_TWO_BYTES)).upper()  # of nothing each is right
     if wanted is None:
         raise UsageError(
             "the byte order of a file is not known",
@@ -99,4 +102,8 @@ def find_encoding(options: Mapping[str, str], read: Read, location: Location) ->
 
 
 def _find_name(options: Mapping[str, str]) -> str:
-    return next((options[name] for name in ENCODING if name in options), UTF_8.codec).lower()
+    """The encoding that is told, as Spark names it."""
+    for option in ENCODING:
+        if option in options:
+            return options[option].lower()
+    return UTF_8.codec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,19 +14,12 @@ from lastgood.load.quoting import IrregularError, are_multi_line, find_quoting
 from lastgood.load.ranges import find_line_end
 from lastgood.load.row_groups import list_begins, open_row_groups, require_known_calendar
 from lastgood.load.specification import InputFile, LoadFormat
-from lastgood.load.text import TextEncoding
+from lastgood.load.text import UTF_8, TextEncoding, find_marked
 from lastgood.load.unpacking import Read, read_head
 from lastgood.storage.reading import Location, Storage, read_part
 
 COMPARED_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file is compared."""
-_OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-"""The longer ones first, which begin as others do."""
 _COMPRESSED = {
     **{each.begin: each.name for each in PACKINGS},
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -162,17 +154,17 @@ def _require_encoding(
     location: Location, head: bytes, form: LoadFormat, encoding: TextEncoding, *, size: int | None
 ) -> None:
     """See that a file is written as it is said to be, as far as its first bytes and its size tell."""
-    other = next((name for mark, name in _OTHER_MARKS.items() if head.startswith(mark)), None)
-    if other == "UTF-32" or (other is not None and not head.startswith(encoding.mark)):
+    seen = find_marked(head)
+    if encoding.unit == 1 and seen is not None and seen != UTF_8.codec.upper():
         expected = "text in UTF-8"
-        if form is LoadFormat.CSV and other == "UTF-16":
-            expected = f"{expected}, or --option encoding={other}"
+        if form is LoadFormat.CSV and seen.startswith("UTF-16"):
+            expected = f"{expected}, or --option encoding={seen}"
         raise UsageError(
             "a file is not in this encoding",
             subject=str(location),
-            found=f"the byte order mark of {other}",
+            found=f"the byte order mark of {seen}",
             expected=expected,
-            next=f"iconv -f {other} -t UTF-8 FILE, and the load of what it writes",
+            next=f"iconv -f {seen} -t UTF-8 FILE, and the load of what it writes",
         )
     if size is not None and size % encoding.unit:
         raise UsageError(

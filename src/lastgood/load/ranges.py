@@ -135,7 +135,9 @@ def find_line_end(
         found = encoding.find_line_end(block)
         if found >= 0:
             end = at + found
-            return end + (len(both) if read(end, len(both)) == both else encoding.unit)
+            if read(end, len(both)) == both:
+                return end + len(both)
+            return end + encoding.unit
         at += len(block)
     return at if length is None else length
 

@@ -7,6 +7,15 @@ from typing import Final
 
 from lastgood.frozen import dataclass
 
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF16_LE: "UTF-16LE",
+    codecs.BOM_UTF16_BE: "UTF-16BE",
+}
+"""The longer ones first, which begin as others do."""
+MARK_BYTES: Final = max(map(len, _MARKS))
 _SHOWN = 40
 _NO_CHARACTER = "\ufffe"
 """A byte order mark the wrong way round: text for Python, and not for Java."""
@@ -39,8 +48,8 @@ class TextEncoding:
 
     def find_line_end(self, block: bytes) -> int:
         """Where the first line of a block has its end, which begins with a character; -1 if nowhere."""
-        ends = [found for found in (self._find(block, each) for each in self.line_ends) if found >= 0]
-        return min(ends, default=-1)
+        ends = (self._find(block, each) for each in self.line_ends)
+        return min((end for end in ends if end >= 0), default=-1)
 
     def cut_lines(self, block: bytes) -> tuple[bytes, bytes]:
         """The whole lines of a block, and the rest; a carriage return at its end may be half a line end."""
@@ -82,6 +91,14 @@ class TextEncoding:
         if _NO_CHARACTER in text:
             raise _make_error("U+FFFE", text.partition(_NO_CHARACTER)[0])
         return text.encode()
+
+
+def find_marked(head: bytes) -> str | None:
+    """Which encoding the byte order mark of a file tells; None if it has none."""
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            return name
+    return None
 
 
 def _make_error(found: str, before: str) -> NotTextError:

@@ -531,9 +531,13 @@ def _read_parts(storage: Storage, folder: Location, pool: Executor) -> tuple[lis
         names = [f"parts/{name}" for name in _list_names(storage, folder / "parts", ".jsonl")]
         begun = [(name, _begin_reading(storage, folder / name, pool)) for name in names]
         merged, _ = _list_days(storage, folder)
-        read = [(name, _read_whole(storage, folder, name, content)) for name, content in begun]
-        if all(content is not None for _, content in read):
-            return [(name, content) for name, content in read if content is not None], merged
+        parts = []
+        for name, content in begun:
+            read = _read_whole(storage, folder, name, content)
+            if read is not None:
+                parts.append((name, read))
+        if len(parts) == len(begun):
+            return parts, merged
         # One was put into a file of its day meanwhile, which need not have been there when they were listed.
 
 

@@ -219,7 +219,7 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
     )
     begun = (f"the assumption that {each}" for each in list_begun_by_options(standing.observed))
     others = (
-        *standing.told_by_clocks(),
+        *standing.list_taken_for_own(),
         *begun,
         *_list_not_told(standing),
         *_list_told_the_same(standing),
@@ -227,10 +227,8 @@ def list_assumptions(standing: Standing) -> tuple[str, ...]:
         *unread_files.list_assumed_ages(standing),
         *unread_files.list_taken_for_others(standing),
         *_list_running_what_it_has(standing),
-        *standing.written_elsewhere(),
         *_list_begun_anew(standing),
         *_list_files_untold(standing),
-        *standing.list_heads_untold(),
     )
     return (*topics, *others, *list_not_marked(standing))
 

@@ -37,7 +37,12 @@ def require_kept(standing: Standing, facts: KafkaFacts, topics: Iterable[str]) -
                 expected="a topic that keeps every record until it expires",
             )
         if is_compacted is None:
-            yield f"the assumption that {topic} is not compacted: its settings are not known"
+            yield describe_unsettled(topic)
+
+
+def describe_unsettled(topic: str) -> str:
+    """What is taken for granted of a topic of which nobody knows whether it is compacted."""
+    return f"the assumption that {topic} is not compacted: its settings are not known"
 
 
 def require_few_enough(

@@ -196,8 +196,8 @@ class Standing:
         if self.has_orphan and any(each.is_by_function for each in self.sinks):
             yield f"the assumption that the function writes batch {self.planned} into the named sinks and nowhere else"
 
-    def told_by_clocks(self) -> Iterator[str]:
-        """What is taken to be so where a sink has the orphan of the plan in the logs by its time alone."""
+    def list_taken_for_own(self) -> Iterator[str]:
+        """What is taken to be so where a sink has the orphan, and drops it by its number alone; one line each."""
         for each in self.sinks:
             yield from each.list_taken_for_own()
 

@@ -431,7 +431,8 @@ def _merge_starts(left: LeftBehind) -> Offsets:
 
 def _require_held(file: Location, *contents: bytes | None) -> None:
     """See that a file can be held whole, as it is and as it is to be: of a longer one a part would be kept for all."""
-    if any(content is not None and len(content) >= LOG_BYTES_MAX for content in contents):
+    longest = max(len(content or b"") for content in contents)
+    if longest >= LOG_BYTES_MAX:
         raise RepairRefusedError(
             "a file of the logs is too long to be put in its place, or set aside",
             subject=str(file),

@@ -153,7 +153,8 @@ class Agents:
             processes: All that the command has started, with itself.
         """
         drivers = list(filter(_has_queries, self._drivers()))
-        running = {self._name(str(query.checkpoint)) for driver in drivers for query in driver.queries}
+        queries = itertools.chain.from_iterable(driver.queries for driver in drivers)
+        running = {self._name(str(query.checkpoint)) for query in queries}
         self._note_lack(set(checkpoints) - running)
         if not drivers:
             return False, None

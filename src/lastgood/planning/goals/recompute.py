@@ -446,13 +446,13 @@ def _require_kept(standing: Standing, end: KafkaOffset) -> Iterator[str]:
             next=standing.observed.make_plan_command("--kafka", "SERVERS"),
         )
     for topic, ends in end.topics.items():
-        served = facts.topics[topic].partitions if topic in facts.topics else {}
-        untold = [each for each in ends if each not in served or None in (served[each].earliest, served[each].latest)]
-        if untold:
+        for partition in ends:
+            if partition in facts.earliest.get(topic, {}) and partition in facts.latest.get(topic, {}):
+                continue
             raise refuse(
                 standing,
                 "whether Kafka still has what is to be read again is not known",
-                subject=f"{topic}/{untold[0]}",
+                subject=f"{topic}/{partition}",
                 found="a broker that answers, and does not tell what this partition has",
                 expected="the right to describe the topic, and a leader of each partition",
                 effect="with an empty state the query would stand still, or lose windows",

@@ -185,7 +185,7 @@ class Work:
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
         words = (*(repair.word for repair in self.repairs), outlook.word, judge_unasked(sources, is_same=is_same))
         grounds = (line for repair in self.repairs for line in repair.rests_on)
-        lines = (*grounds, *self._list_told_by_clocks(outlook), *outlook.rests_on)
+        lines = (*grounds, *self._list_taken_for_own(outlook), *outlook.rests_on)
         lines = (*lines, *self.began.list_unmarked(), *self.began.written_elsewhere())
         lines = (*lines, *self.began.list_heads_untold(), *(each.ground for each in sources))
         doubt = self.began.observed.state_in_doubt
@@ -216,7 +216,7 @@ class Work:
             return Guarantee.AT_LEAST_ONCE
         return Guarantee.LOSSY
 
-    def _list_told_by_clocks(self, outlook: Outlook) -> Iterator[str]:
+    def _list_taken_for_own(self, outlook: Outlook) -> Iterator[str]:
         """What was taken to be so of a plan that a repair has committed or replaced since."""
         back = {edit.location: edit.batch for repair in self.repairs for edit in repair.sinks}
         for each in self.began.sinks:

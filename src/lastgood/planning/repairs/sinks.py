@@ -11,6 +11,7 @@ from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOf
 from lastgood.planning.draft import Edit
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import Reached, find_ends, price_start
+from lastgood.planning.read_again import describe_unsettled
 from lastgood.planning.repairs.lost import list_mirrored
 from lastgood.planning.repairs.repair import Repair, Work, name_copy, refuse
 from lastgood.planning.repairs.sinks_back import (
@@ -102,7 +103,7 @@ def cut_logs(work: Work) -> Repair | None:
         until = end if line is None else line.offset
         _require_served(standing, floor, source_id, end, until)
         untold = find_unsettled_topics(standing, end, until)
-        assumed += (f"the assumption that {topic} is not compacted: its settings are not known" for topic in untold)
+        assumed += map(describe_unsettled, untold)
     why = f"the sinks show nothing after batch {floor}"
     checkpoint = standing.checkpoint
     edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
@@ -286,8 +287,7 @@ def retire_orphan(
     is_lacking = standing.sinks_known and set(shown) == {after} and not standing.may_have_orphan_unmarked
     if is_lacking and standing.would_take(first):
         exact = _use_numbers_up(standing, after, numbers, why, others) or drop
-        lines = (*standing.marks(), *standing.written_elsewhere())
-        return _add_price(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, lines)
+        return _add_price(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
     begin = standing.plan(after)
     if standing.would_take(first):
         line = f"no sink drops a batch {first}; whether it is there already is not known of all"

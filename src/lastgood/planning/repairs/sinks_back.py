@@ -238,7 +238,8 @@ def _find_untold(standing: Standing, start: SourceOffset, end: KafkaOffset) -> t
 
 def find_unsettled_topics(standing: Standing, start: SourceOffset, end: SourceOffset) -> list[str]:
     """The topics of a range of which nobody knows whether they are compacted."""
-    return [topic for topic in _list_topics(start, end) if is_compacted(standing.kafka, topic) is None]
+    topics = _list_topics(start, end)
+    return [topic for topic in topics if is_compacted(standing.kafka, topic) is None]
 
 
 def _list_topics(start: SourceOffset, end: SourceOffset) -> list[str]:
@@ -257,7 +258,8 @@ def find_unserved(standing: Standing, source_id: str, start: SourceOffset, end: 
         facts, wanted = standing.kafka, find_planned_ranges(start.topics, end.topics)
         if facts is None and not standing.observed.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
-        compacted = [topic for topic in _list_topics(start, end) if is_compacted(facts, topic)]
+        topics = _list_topics(start, end)
+        compacted = [topic for topic in topics if is_compacted(facts, topic)]
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         if facts:
